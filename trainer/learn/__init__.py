@@ -1,0 +1,1 @@
+"""Learning: advantages, the GRPO loss, batches and the learner engines."""

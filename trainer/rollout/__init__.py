@@ -1,0 +1,1 @@
+"""Generation: the sampler interface, its engines, token accounting and the episode driver."""
