@@ -226,11 +226,12 @@ class RunConfig(Section):
 
     @model_validator(mode="after")
     def _no_contradictions(self) -> Self:
+        schedule = self.schedule
         for problem, wrong in (
-            ("schedule.active_skills is larger than the number of schedule.skills", self.schedule.active_skills > len(self.schedule.skills)),
-            ("schedule.skills names a skill twice", len(set(self.schedule.skills)) < len(self.schedule.skills)),
+            ("schedule.active_skills is larger than the number of schedule.skills", schedule.active_skills > len(schedule.skills)),
+            ("schedule.skills names a skill twice", len(set(schedule.skills)) < len(schedule.skills)),
             ("schedule.designer_delay is shorter than schedule.regenerate_every: the window would not be complete",
-             self.schedule.designer_delay < self.schedule.regenerate_every),
+             schedule.designer_delay < schedule.regenerate_every),
             ("reward.band_low is above reward.band_high", self.reward.band_low > self.reward.band_high),
             ("memory.band_low is above memory.band_high", self.memory.band_low > self.memory.band_high),
             ("designer.max_tokens does not fit model.context_tokens", self.designer.max_tokens >= self.model.context_tokens),
@@ -238,7 +239,7 @@ class RunConfig(Section):
             ("hint.max_tokens does not fit model.context_tokens", self.hint.max_tokens >= self.model.context_tokens),
             ("reward.gamma_fast must be above reward.gamma_slow", self.reward.gamma_fast <= self.reward.gamma_slow),
             ("schedule.hinted_plays is 0 but reward.variant needs regret",
-             self.schedule.hinted_plays == 0 and self.reward.variant in ("blend", "regret")),
+             schedule.hinted_plays == 0 and self.reward.variant in ("blend", "regret")),
         ):  # fmt: skip
             if wrong:
                 raise ValueError(problem)
