@@ -1,0 +1,51 @@
+"""Session set-up shared by all tests: a throw-away PostgreSQL and Valkey before Django is configured.
+
+A run that collects only packages without Django (`pytest tests/trainer`) does not pay for them.
+"""
+
+import os
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from webapp.stack.throwaway import throwaway_services
+
+SETTINGS = "webapp.settings"
+TESTS = Path(__file__).parent
+# Test folders of packages that never import Django (import-linter proves it for the packages themselves).
+WITHOUT_DJANGO = ("trainer", "sandbox", "stack", "tools", "conformance", "docs")
+
+# Variables that would lead a test to somebody's real data, or (Celery's) silently beat the settings.
+FOREIGN_VARIABLES = ("DATABASE_URL", "REDIS_URL", "CELERY_BROKER_URL", "CELERY_RESULT_BACKEND", "SECRET_KEY")
+
+_services = ExitStack()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Start the servers and load the settings; pytest-django's own (last) pytest_configure then sets Django up."""
+    for name in FOREIGN_VARIABLES:
+        os.environ.pop(name, None)
+    if not needs_django(config.args, config.invocation_params.dir):
+        return
+    os.environ.update(_services.enter_context(throwaway_services()))
+    os.environ["SPADEWORK_PUBLIC_URL"] = "http://127.0.0.1:8400"
+    os.environ["DJANGO_SETTINGS_MODULE"] = SETTINGS
+    from django.conf import settings
+
+    settings.DATABASES  # noqa: B018  loads the settings now, so that a wrong one fails here and by its name
+
+
+def pytest_unconfigure() -> None:
+    """Stop the servers and delete their data."""
+    _services.close()
+
+
+def needs_django(arguments: list[str], directory: Path) -> bool:
+    """Whether any of pytest's path arguments can collect a test of the web application."""
+    for argument in arguments:
+        path = (directory / argument.partition("::")[0]).resolve()
+        if not any(path.is_relative_to(TESTS / name) for name in WITHOUT_DJANGO):
+            return True
+    return not arguments

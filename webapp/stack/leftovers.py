@@ -1,0 +1,40 @@
+"""Processes that outlived their supervisor: recognising them and ending them."""
+
+import os
+import signal
+import time
+from pathlib import Path
+from threading import Event
+
+from webapp.stack.service import StopStep
+
+_POLL_S = 0.05
+
+
+def stop_leftover(pid: int, *, mark: str, stop: tuple[StopStep, ...]) -> bool:
+    """End process `pid` if it is the one we mean: `mark` must stand on its command line. True when it was and is gone now.
+
+    A pid file alone proves nothing, the number may have been given to another program since.
+    """
+    if not _is_ours(pid, mark):
+        return False
+    for step in (*stop, StopStep(signal.SIGKILL, 5)):
+        try:
+            os.kill(pid, step.signal)
+        except ProcessLookupError:
+            return True
+        deadline = time.monotonic() + step.grace_s
+        while time.monotonic() < deadline:
+            if not _is_ours(pid, mark):
+                return True
+            Event().wait(_POLL_S)
+    return not _is_ours(pid, mark)
+
+
+def _is_ours(pid: int, mark: str) -> bool:
+    try:
+        command_line = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+    # Valkey rewrites its command line to one string with spaces.
+    return b" " + os.fsencode(mark) + b" " in b" " + command_line.replace(b"\0", b" ") + b" "
