@@ -1,0 +1,1 @@
+"""What the designer wrote: candidates, environments, hints, regret, designer rewards, memory and corpus documents."""

@@ -1,0 +1,1 @@
+"""Episodes of both arms and their transcripts."""
