@@ -157,7 +157,9 @@ class DesignerReward(Recorded):
     flushed = models.BooleanField(default=False)
 
     class Meta:
-        constraints = models.UniqueConstraint(fields=["run", "attempt", "environment_key"], name="designer_reward_once")
+        constraints = (
+            models.UniqueConstraint(fields=["run", "attempt", "environment_key"], name="designer_reward_once"),
+        )
         indexes = (models.Index(fields=["run", "rollout"], name="designer_reward_rollout"),)
 
 
