@@ -127,6 +127,9 @@ class RewardConfig(Section):
     )
     micro_lp_signed: bool = setting(True, "Keep negative improvement in the blend instead of flooring it at 0.")
     frontier_weight: float = setting(0.0, "Weight of the frontier term (blend).", ge=0, le=10)
+    frontier_scale: float = setting(
+        0.08, "Distance of win rate · (1 − win rate) from its maximum at which the frontier term is −1.", gt=0, le=10
+    )
     solver_variance: bool = setting(False, "Add the solver-variance bonus to learning_potential.")
     gamma_fast: float = setting(0.98, "Decay of the fast mean (learning_potential).", gt=0, lt=1)
     gamma_slow: float = setting(0.85, "Decay of the slow mean (learning_potential).", gt=0, lt=1)
