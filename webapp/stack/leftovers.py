@@ -38,3 +38,27 @@ def _is_ours(pid: int, mark: str) -> bool:
         return False
     # Valkey rewrites its command line to one string with spaces.
     return b" " + os.fsencode(mark) + b" " in b" " + command_line.replace(b"\0", b" ") + b" "
+
+
+def children_of(parent: int) -> list[int]:
+    """Process ids of the direct children of `parent`, dead ones that nobody has waited for included."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            status = (entry / "stat").read_text(errors="replace")
+        except OSError:
+            continue  # gone meanwhile
+        # The second field is the program's name in brackets and may hold anything; state and parent follow it.
+        if int(status.rpartition(")")[2].split()[1]) == parent:
+            found.append(int(entry.name))
+    return found
+
+
+def command_of(pid: int) -> bytes:
+    """The command line of a process, arguments separated by blanks; empty when it is gone or dead."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").strip()
+    except OSError:
+        return b""

@@ -85,6 +85,7 @@ class PostgresServer:
             "unix_socket_directories": str(self.sockets),
             "unix_socket_permissions": "0700",
             "log_checkpoints": "off",
+            "log_line_prefix": "",
             **dict(self.settings),
         }
         return Service(

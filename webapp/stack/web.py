@@ -1,0 +1,27 @@
+"""The web server's process: uvicorn on a socket that the supervisor has bound (``python -m webapp.stack.web FD``)."""
+
+import socket
+import sys
+
+import uvicorn
+
+_CLOSE_AFTER_S = 3
+
+
+def main() -> None:
+    """Serve until SIGTERM. Not uvicorn's own --fd, which takes the socket for a unix one and so leaves Nagle's delay on."""
+    listener = socket.socket(fileno=int(sys.argv[1]))
+    config = uvicorn.Config(
+        "webapp.asgi:application",
+        lifespan="off",
+        access_log=False,
+        server_header=False,
+        log_level="warning",
+        timeout_graceful_shutdown=_CLOSE_AFTER_S,
+        proxy_headers=False,
+    )
+    uvicorn.Server(config).run(sockets=[listener])
+
+
+if __name__ == "__main__":
+    main()
