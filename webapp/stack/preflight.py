@@ -4,6 +4,7 @@ import errno
 import os
 import shutil
 import socket
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,12 +13,14 @@ import psycopg
 import redis
 
 from webapp.stack.errors import StackError
+from webapp.stack.paths import REPOSITORY
 from webapp.stack.postgres import first_line
 
 DEFAULT_PORT = 8400
 _PORTS_TRIED = 20
 _NEEDED_BYTES = 300_000_000
 _CONNECT_TIMEOUT_S = 5
+_SANDBOX_TIMEOUT_S = 120
 _OLDEST_POSTGRES = 140000  # Django 5.2's own limit
 
 
@@ -40,6 +43,23 @@ def check_disk(directory: Path) -> None:
         raise StackError(
             f"only {free_bytes // 1_000_000} MB free on the disk of {directory}, at least {_NEEDED_BYTES // 1_000_000} MB "
             "are needed: make room, or set SPADEWORK_HOME to a directory on another disk"
+        )
+
+
+def check_sandbox() -> None:
+    """Raises StackError when generated code could not be kept apart on this machine: nothing is started then.
+
+    In a process of its own: only workers and trainers may have the sandbox in their address space.
+    """
+    command = [sys.executable, "-m", "sandbox", "check"]
+    check = subprocess.run(
+        command, cwd=REPOSITORY, capture_output=True, text=True, timeout=_SANDBOX_TIMEOUT_S, check=False
+    )
+    if check.returncode != 0:
+        reasons = "; ".join(" ".join(line.split()) for line in check.stdout.splitlines() if " no " in f"{line} ")
+        raise StackError(
+            f"this machine cannot isolate generated code, and without that Spadework runs none of it: "
+            f"{reasons or first_line(RuntimeError(check.stderr))} (`python -m sandbox check` tells more)"
         )
 
 

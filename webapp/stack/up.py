@@ -57,6 +57,7 @@ def up(home: Home, *, demo: bool, console: Console, on_ready: Callable[[str], No
         cleanup.enter_context(exclusive(home))
         cleanup.callback(home.state.unlink, missing_ok=True)
         preflight.check_disk(home.root)
+        preflight.check_sandbox()
         listener, wished_port = preflight.bind_port()
         cleanup.enter_context(listener)
         address, port = listener.getsockname()[:2]

@@ -1,0 +1,61 @@
+# Spadework's commands. `make` alone lists them. Each makes what it needs first; none asks a question.
+#
+# PYTHON           the Python that makes the environment (3.11 or newer)
+# SPADEWORK_VENV   where the environment goes (.venv)
+# BROWSER=no       `make test` without the browser tests
+# ARGS             passed on: make test ARGS="tests/stack -k lock"
+
+PYTHON ?= python3
+SPADEWORK_VENV ?= .venv
+BROWSER ?= yes
+ARGS ?=
+BIN := $(SPADEWORK_VENV)/bin
+export SPADEWORK_VENV
+
+.DEFAULT_GOAL := help
+.PHONY: help demo up down status test check bench screenshots fuzz soak environment environment-test
+
+help: ## list the commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: environment ## start everything with a demo run, print an address that signs in; Ctrl-C stops it
+	@exec $(BIN)/python -m webapp.stack up --demo
+
+up: environment ## start everything in the background
+	@exec $(BIN)/python -m webapp.stack up --detach
+
+down: environment ## stop what `make up` started; the data stays
+	@exec $(BIN)/python -m webapp.stack down
+
+status: environment ## what runs, and where
+	@exec $(BIN)/python -m webapp.stack status
+
+test: environment-test ## run all tests (BROWSER=no: without a browser; ARGS=…: pytest's arguments)
+ifeq ($(BROWSER),no)
+	@exec $(BIN)/python -m pytest -m "not browser and not gpu" $(ARGS)
+else
+	@$(PYTHON) tools/bootstrap.py --test --browser
+	@exec $(BIN)/python -m pytest -m "not gpu" $(ARGS)
+endif
+
+check: environment-test ## formatting, types, layering, migrations: what CI checks before the tests
+	@exec tools/check.sh $(BIN)
+
+bench: environment-test ## measure: start-up, sandbox, sampler, live path
+	@exec $(BIN)/python -m tools.bench $(ARGS)
+
+screenshots: environment-test ## pictures of every page, light and dark, into .artifacts/screenshots
+	@$(PYTHON) tools/bootstrap.py --test --browser
+	@exec $(BIN)/python -m tools.screenshots $(ARGS)
+
+fuzz: environment-test ## hostile input against the sandbox, the parsers and the pages, longer than `make test` does
+	@exec $(BIN)/python -m tools.fuzz $(ARGS)
+
+soak: environment-test ## hours of demo runs with random kills, watching for leaks and losses
+	@exec $(BIN)/python -m tools.soak $(ARGS)
+
+environment:
+	@$(PYTHON) tools/bootstrap.py
+
+environment-test:
+	@$(PYTHON) tools/bootstrap.py --test
