@@ -1,0 +1,24 @@
+"""Run generated environments safely and fast: see README.md in this folder for the threat model."""
+
+from sandbox.errors import EnvironmentFault, FaultKind, HostError, SandboxUnavailable
+from sandbox.facade import Sandbox
+from sandbox.host import TIERS, SandboxHost
+from sandbox.limits import Limits
+from sandbox.results import EnvironmentHandle, EpisodeHandle, Opened, Report, StageOutcome, Stepped
+
+__all__ = [
+    "TIERS",
+    "EnvironmentFault",
+    "EnvironmentHandle",
+    "EpisodeHandle",
+    "FaultKind",
+    "HostError",
+    "Limits",
+    "Opened",
+    "Report",
+    "Sandbox",
+    "SandboxHost",
+    "SandboxUnavailable",
+    "StageOutcome",
+    "Stepped",
+]

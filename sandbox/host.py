@@ -1,0 +1,287 @@
+"""The asynchronous host: zygotes, environment versions, episodes. Use `sandbox.Sandbox` from synchronous code.
+
+Every method must be called on one event loop whose thread lives as long as the host (see `zygote_link`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from sandbox.errors import EnvironmentFault, HostError, SandboxUnavailable
+from sandbox.inside.modules import flavour_of
+from sandbox.limits import Limits
+from sandbox.results import EnvironmentHandle, EpisodeHandle, Opened, Report, Stepped
+from sandbox.version import Counters, EpisodeRecord, Version
+from sandbox.worker_link import WorkerLink
+from sandbox.zygote_link import ZygoteLink
+
+# Strongest first. `sealed` refuses every file, path, process, socket and signal by itself; the others add walls to it.
+TIERS: tuple[str, ...] = ("sealed",)
+_SEED_BITS = 63
+
+
+class SandboxHost:
+    """Loads programs, opens episodes, steps them; every program in sealed processes of its own."""
+
+    def __init__(self, limits: Limits | None = None, minimum_tier: str = "sealed", *, only: bool = False) -> None:
+        """`minimum_tier`: the weakest tier of `TIERS` the operator accepts (with `only`: the one to use); raises
+        `ValueError` for an unknown one."""
+        if minimum_tier not in TIERS:
+            raise ValueError(f"minimum_tier must be one of {', '.join(TIERS)}, not {minimum_tier!r}")
+        self.limits = limits or Limits()
+        self.counters = Counters()
+        self.tier = ""
+        self._tiers = (minimum_tier,) if only else TIERS[: TIERS.index(minimum_tier) + 1]
+        self._zygotes: dict[str, ZygoteLink] = {}
+        self._starting: dict[str, asyncio.Lock] = {}
+        self._versions: dict[int, Version] = {}
+        self._next_version = 0
+        self._closing: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    async def start(self) -> None:
+        """Find the strongest tier that passes its self-test; raises `SandboxUnavailable` when none does."""
+        complaints: list[str] = []
+        for tier in self._tiers:
+            try:
+                zygote = await ZygoteLink.start("plain", tier, self.limits)
+            except SandboxUnavailable as error:
+                complaints.append(str(error))
+                continue
+            try:
+                trial = await WorkerLink.start(zygote, self.limits)
+            except (SandboxUnavailable, HostError) as error:
+                complaints.append(str(error))
+                await zygote.close(self.limits.close_s)
+                continue
+            await trial.close()
+            self._zygotes["plain"] = zygote
+            self.tier = tier
+            return
+        raise SandboxUnavailable(
+            "generated code is not run on this machine: "
+            + "; ".join(complaints)
+            + ". `python -m sandbox check` says more."
+        )
+
+    # --- processes --------------------------------------------------------------------------------------------------
+
+    async def _zygote(self, flavour: str) -> ZygoteLink:
+        lock = self._starting.setdefault(flavour, asyncio.Lock())
+        async with lock:
+            zygote = self._zygotes.get(flavour)
+            if zygote is not None and zygote.alive:
+                return zygote
+            if zygote is not None:
+                await zygote.close(self.limits.close_s)
+            self._check_open()
+            if not self.tier:
+                raise HostError("the sandbox host was not started; await start() first")
+            zygote = await ZygoteLink.start(flavour, self.tier, self.limits)
+            self._zygotes[flavour] = zygote
+            return zygote
+
+    async def _start_worker(self, version: Version) -> WorkerLink:
+        await self._make_room(version)
+        flavour = flavour_of(version.source)
+        for attempt in range(3):
+            zygote = await self._zygote(flavour)
+            try:
+                worker = await WorkerLink.start(zygote, self.limits)
+            except HostError:
+                if attempt == 2:
+                    raise
+                continue
+            self.counters.workers_started += 1
+            return worker
+        raise HostError("unreachable")
+
+    async def _make_room(self, wanted_by: Version) -> None:
+        """Back-pressure: at most `max_workers` live; idle versions without episodes are put to sleep first."""
+        ends_at = asyncio.get_running_loop().time() + self.limits.spawn_s
+        while self._live_workers(wanted_by) >= self.limits.max_workers:
+            idle = [v for v in self._versions.values() if v is not wanted_by and v.worker is not None and v.idle]
+            if idle:
+                await min(idle, key=lambda version: version.last_used).drop_worker()
+                continue
+            if asyncio.get_running_loop().time() > ends_at:
+                raise HostError(
+                    f"all {self.limits.max_workers} workers are busy; close environments or raise max_workers"
+                )
+            await asyncio.sleep(0.01)
+
+    def _live_workers(self, apart_from: Version) -> int:
+        return sum(1 for v in self._versions.values() if v is not apart_from and v.worker is not None)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise HostError("the sandbox is closed")
+
+    # --- calls ------------------------------------------------------------------------------------------------------
+
+    async def load(self, source: str) -> EnvironmentHandle:
+        """Compile and run a program's module body in a worker of its own; raises `EnvironmentFault`."""
+        self._check_open()
+        self._check_source(source)
+        self._next_version += 1
+        version = Version(self._next_version, source, self.limits, self._start_worker, self.counters)
+        self._versions[version.number] = version
+        try:
+            await version.ensure_worker()
+        except BaseException:
+            self._versions.pop(version.number, None)
+            await asyncio.shield(version.close())
+            raise
+        return EnvironmentHandle(version.number, version.class_name, self._close_soon)
+
+    def _check_source(self, source: str) -> None:
+        if not isinstance(source, str):
+            raise HostError(f"the source must be str, not {type(source).__name__}")
+        try:
+            size = len(source.encode("utf-8"))
+        except UnicodeEncodeError as error:
+            raise EnvironmentFault("contract", "parse", f"the source is not UTF-8 text (at {error.start})") from error
+        if size > self.limits.source_bytes:
+            raise EnvironmentFault("contract", "parse", f"{size} bytes of source, more than {self.limits.source_bytes}")
+        if "\0" in source:
+            raise EnvironmentFault("contract", "parse", "the source holds NUL characters")
+        if not source.strip():
+            raise EnvironmentFault("contract", "parse", "the source is empty")
+
+    async def reset_many(
+        self, requests: Sequence[tuple[EnvironmentHandle, int, int]]
+    ) -> list[Opened | EnvironmentFault]:
+        """Open one episode per (environment, seed, max_turns), answers in order; raises `HostError`."""
+        answers = []
+        for environment, seed, max_turns in requests:
+            self._check_whole(seed, 0, 2**_SEED_BITS - 1, "seed")
+            self._check_whole(max_turns, 1, 100_000, "max_turns")
+            version = self._version(environment.number)
+            answers.append(version.submit(["reset", version.new_episode_number(), seed, max_turns]))
+        return await self._gather(answers)
+
+    async def step_many(self, requests: Sequence[tuple[EpisodeHandle, str]]) -> list[Stepped | EnvironmentFault]:
+        """One action per episode, answers in order; raises `HostError` for an episode that is over, unknown or busy."""
+        records: list[tuple[Version, EpisodeHandle, str, EpisodeRecord]] = []
+        claimed: set[EpisodeHandle] = set()
+        for episode, action in requests:
+            version = self._version(episode.environment)
+            record = version.episodes.get(episode.number)
+            action = self._check_action(action)
+            if record is None:
+                raise HostError(
+                    f"episode {episode.number} of environment {episode.environment} was ended or never opened"
+                )
+            if record.busy or episode in claimed:
+                raise HostError(f"episode {episode.number} already has a step in flight")
+            if record.over:
+                raise HostError(f"episode {episode.number} is over; it cannot be stepped")
+            claimed.add(episode)
+            records.append((version, episode, action, record))
+        answers: list[asyncio.Future[Any] | None] = []
+        for version, episode, action, record in records:
+            if record.fault is not None:
+                done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+                done.set_result(record.fault)
+                answers.append(done)
+                continue
+            record.busy = True
+            answers.append(version.submit(["step", episode.number, action]))
+        return await self._gather(answers)
+
+    async def solution(self, environment: EnvironmentHandle, seed: int, max_turns: int) -> list[str] | None:
+        """What `solution()` returns after `reset(seed)`: the actions as written; None when there is no usable answer."""
+        self._check_whole(seed, 0, 2**_SEED_BITS - 1, "seed")
+        self._check_whole(max_turns, 1, 100_000, "max_turns")
+        answer = (await self._gather([self._version(environment.number).submit(["solution", seed, max_turns])]))[0]
+        return None if isinstance(answer, EnvironmentFault) else answer
+
+    async def measure(self, environment: EnvironmentHandle) -> dict[str, float]:
+        """Measures of the source: lines, state variables."""
+        answer = (await self._gather([self._version(environment.number).submit(["measure"])]))[0]
+        return {} if isinstance(answer, EnvironmentFault) else answer
+
+    async def end_many(self, episodes: Sequence[EpisodeHandle]) -> None:
+        """Forget episodes; unknown ones are ignored. Does not wait for the worker."""
+        for episode in episodes:
+            version = self._versions.get(episode.environment)
+            if version is None or version.closed or version.episodes.pop(episode.number, None) is None:
+                continue
+            if version.worker is not None:
+                version.submit(["end", episode.number], wait=False)
+
+    async def examine(self, source: str, kind: str, seeds: Sequence[int]) -> Report:
+        """The gates `parse` to `solvable` (see `sandbox.gates`)."""
+        from sandbox.gates import examine
+
+        return await examine(self, source, kind, seeds)
+
+    def statistics(self) -> dict[str, int]:
+        """Counts since the start, and what is open now."""
+        live = sum(1 for version in self._versions.values() if version.worker is not None)
+        episodes = sum(len(version.episodes) for version in self._versions.values())
+        return {**self.counters.as_dict(), "versions": len(self._versions), "workers": live, "episodes": episodes}
+
+    # --- ends -------------------------------------------------------------------------------------------------------
+
+    def _close_soon(self, number: int) -> None:
+        version = self._versions.pop(number, None)
+        if version is not None:
+            version.closed = True
+            task = asyncio.get_running_loop().create_task(version.close())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+
+    async def close_environment(self, environment: EnvironmentHandle) -> None:
+        """Stop the worker of one version and wait for its end."""
+        version = self._versions.pop(environment.number, None)
+        if version is not None:
+            await version.close()
+
+    async def close(self) -> None:
+        """End every process of this host and wait for the proof."""
+        self._closed = True
+        versions, self._versions = list(self._versions.values()), {}
+        for version in versions:
+            version.closed = True
+        await asyncio.gather(*(version.close() for version in versions), *self._closing, return_exceptions=True)
+        zygotes, self._zygotes = list(self._zygotes.values()), {}
+        for zygote in zygotes:
+            await zygote.close(self.limits.close_s)
+
+    # --- checks -----------------------------------------------------------------------------------------------------
+
+    def _version(self, number: int) -> Version:
+        self._check_open()
+        version = self._versions.get(number)
+        if version is None:
+            raise HostError(f"environment {number} is closed or belongs to another sandbox")
+        return version
+
+    @staticmethod
+    def _check_whole(value: int, low: int, high: int, name: str) -> None:
+        if type(value) is not int or not low <= value <= high:
+            raise HostError(f"{name} must be an int in [{low}, {high}], not {value!r}")
+
+    def _check_action(self, action: str) -> str:
+        """The action, lone surrogates replaced: a model's text must not be able to break a frame."""
+        if type(action) is not str:
+            raise HostError(f"an action must be str, not {type(action).__name__}")
+        if len(action) > self.limits.action_chars:
+            raise HostError(f"an action of {len(action)} characters exceeds the limit of {self.limits.action_chars}")
+        return action.encode("utf-8", "replace").decode("utf-8")
+
+    @staticmethod
+    async def _gather(answers: Sequence[asyncio.Future[Any] | None]) -> list[Any]:
+        waiting = [answer for answer in answers if answer is not None]
+        try:
+            # One after the other is enough: they are filled by frames, not by being awaited.
+            return [await answer for answer in waiting]
+        except BaseException:
+            for answer in waiting:
+                if answer.done() and not answer.cancelled():
+                    answer.exception()
+                answer.cancel()
+            raise

@@ -1,0 +1,1 @@
+"""What runs inside the sandboxed processes. Nothing here is ever trusted by the host."""

@@ -1,0 +1,134 @@
+"""The seccomp allow-list of a worker, as raw BPF: compute, time, own memory, the one socket; nothing else.
+
+Other architectures (and the x32 numbers) kill the process; anything not listed answers EPERM, files answer EACCES so that
+Python turns it into a PermissionError. Executable memory is refused, so machine code cannot be made after preloading.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import platform
+import struct
+from collections.abc import Sequence
+
+from sandbox.isolation.syscalls import ARCHITECTURES, Architecture
+
+# Calls allowed with any arguments. No call here creates a descriptor, a process, a mapping of a file, or touches another
+# process. `write` reaches only the descriptors the worker was given; `rt_sigaction` and timers reach only itself.
+ALLOWED: tuple[str, ...] = (
+    "read", "write", "close", "lseek", "poll", "ppoll", "select", "pselect6", "brk", "munmap", "mremap", "madvise",
+    "rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "sigaltstack", "sched_yield", "nanosleep", "clock_nanosleep",
+    "clock_gettime", "clock_getres", "gettimeofday", "time", "times", "getitimer", "setitimer", "getpid", "gettid",
+    "getppid", "getuid", "geteuid", "getgid", "getegid", "getrusage", "getrlimit", "sysinfo", "uname", "futex",
+    "set_robust_list", "rseq", "membarrier", "getcpu", "sched_getaffinity", "getrandom", "restart_syscall", "exit",
+    "exit_group",
+)  # fmt: skip
+# Refused with EACCES: Python reports PermissionError, and importlib then says "no such module" instead of failing oddly.
+FILES: tuple[str, ...] = (
+    "open", "openat", "openat2", "stat", "lstat", "fstat", "newfstatat", "statx", "access", "faccessat", "faccessat2",
+    "readlink", "readlinkat", "getcwd", "execve", "execveat",
+)  # fmt: skip
+# Refused with ENOSYS: the C library falls back to `clone`, which is refused with EPERM.
+ABSENT: tuple[str, ...] = ("clone3",)
+
+_LD_W_ABS, _JEQ, _JGE, _JSET, _RET = 0x20, 0x15, 0x35, 0x45, 0x06
+_KILL, _ERRNO, _ALLOW = 0x80000000, 0x00050000, 0x7FFF0000
+_NR, _ARCH, _ARGS = 0, 4, 16
+_X32_BIT = 0x40000000
+_PROT_EXEC = 4
+_PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 38, 22, 2
+
+_Instruction = tuple[int, int, int, int]
+
+
+class IsolationError(Exception):
+    """A layer could not be put on; the process must not run generated code."""
+
+
+def this_architecture() -> Architecture:
+    """Tables for this machine; raises `IsolationError` for a machine type without tables."""
+    machine = platform.machine().lower()
+    if machine not in ARCHITECTURES or struct.calcsize("P") != 8:
+        raise IsolationError(f"no seccomp tables for {machine} ({struct.calcsize('P') * 8}-bit)")
+    return ARCHITECTURES[machine]
+
+
+def worker_filter(architecture: Architecture) -> bytes:
+    """BPF program of a sealed worker for one architecture."""
+    numbers = architecture.numbers
+    program: list[_Instruction] = [
+        (_LD_W_ABS, 0, 0, _ARCH),
+        (_JEQ, 1, 0, architecture.audit),
+        (_RET, 0, 0, _KILL),
+        (_LD_W_ABS, 0, 0, _NR),
+    ]
+    if architecture.name == "x86_64":
+        program += [(_JGE, 0, 1, _X32_BIT), (_RET, 0, 0, _KILL)]
+    for name in ALLOWED:
+        if name in numbers:
+            program += [(_JEQ, 0, 1, numbers[name]), (_RET, 0, 0, _ALLOW)]
+    for name in ("mmap", "mprotect"):
+        # Third argument, low word: protection bits. Executable memory is refused.
+        program += [
+            (_JEQ, 0, 4, numbers[name]),
+            (_LD_W_ABS, 0, 0, _ARGS + 2 * 8),
+            (_JSET, 0, 1, _PROT_EXEC),
+            (_RET, 0, 0, _ERRNO | errno.EPERM),
+            (_RET, 0, 0, _ALLOW),
+        ]
+    # Reading limits is harmless; a new-limit pointer (third argument, both words) must be null.
+    program += [
+        (_JEQ, 0, 6, numbers["prlimit64"]),
+        (_LD_W_ABS, 0, 0, _ARGS + 2 * 8),
+        (_JEQ, 0, 3, 0),
+        (_LD_W_ABS, 0, 0, _ARGS + 2 * 8 + 4),
+        (_JEQ, 0, 1, 0),
+        (_RET, 0, 0, _ALLOW),
+        (_RET, 0, 0, _ERRNO | errno.EPERM),
+    ]
+    program += _refuse(numbers, FILES, errno.EACCES)
+    program += _refuse(numbers, ABSENT, errno.ENOSYS)
+    program.append((_RET, 0, 0, _ERRNO | errno.EPERM))
+    return b"".join(struct.pack("<HBBI", *instruction) for instruction in program)
+
+
+def _refuse(numbers: dict[str, int], names: Sequence[str], code: int) -> list[_Instruction]:
+    instructions: list[_Instruction] = []
+    for name in names:
+        if name in numbers:
+            instructions += [(_JEQ, 0, 1, numbers[name]), (_RET, 0, 0, _ERRNO | code)]
+    return instructions
+
+
+class _Program(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
+
+
+def no_new_privileges() -> None:
+    """Set no_new_privs on this process; raises `IsolationError`."""
+    _prctl(_PR_SET_NO_NEW_PRIVS, 1, "no_new_privs")
+
+
+def install(program: bytes) -> None:
+    """Install a BPF program on this (single-threaded) process; raises `IsolationError`. There is no way back."""
+    block = _Program(len(program) // 8, program)
+    libc = ctypes.CDLL(None, use_errno=True)
+    zero = ctypes.c_ulong(0)
+    if libc.prctl(_PR_SET_SECCOMP, ctypes.c_ulong(_SECCOMP_MODE_FILTER), ctypes.byref(block), zero, zero) != 0:
+        raise IsolationError(f"seccomp filter refused: {os.strerror(ctypes.get_errno())}")
+
+
+def _prctl(option: int, value: int, what: str) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    zero = ctypes.c_ulong(0)
+    if libc.prctl(option, ctypes.c_ulong(value), zero, zero, zero) != 0:
+        raise IsolationError(f"{what} refused: {os.strerror(ctypes.get_errno())}")
+
+
+def die_with_parent(expected_parent: int) -> None:
+    """Ask for SIGKILL when the parent (thread) ends; raises `IsolationError` when it is already gone."""
+    _prctl(1, 9, "parent-death signal")
+    if os.getppid() != expected_parent:
+        raise IsolationError("the parent process is gone")

@@ -1,0 +1,118 @@
+"""Host-side verdict on every reply of a worker: exact types and bounds, whatever the worker claims to have checked."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from sandbox.errors import FAULT_KINDS, EnvironmentFault
+from sandbox.inside.checks import NOT_TEXT
+from sandbox.limits import Limits
+from sandbox.results import EpisodeHandle, Opened, Stepped
+
+_STAGES = frozenset({"parse", "load", "reset", "step", "end", "solution", "measure"})
+
+
+class BadReply(Exception):
+    """A reply that an honest worker cannot have sent."""
+
+
+def _text(value: Any, cap_chars: int) -> str:
+    if type(value) is not str or len(value) > cap_chars:
+        raise BadReply("a text is missing or too long")
+    return value
+
+
+def _observation(value: Any, limits: Limits) -> str:
+    text = _text(value, limits.observation_chars)
+    if not text or NOT_TEXT.search(text):
+        raise BadReply("an observation is not clean text")
+    return text
+
+
+def _info(value: Any, limits: Limits) -> dict[str, float]:
+    if type(value) is not dict or len(value) > limits.info_entries:
+        raise BadReply("info is not a short dictionary")
+    for key, number in value.items():
+        if len(key) > 64 or type(number) is not float or not math.isfinite(number):
+            raise BadReply("info holds something that is not a finite number")
+    return value
+
+
+def _printed(reply: list[Any], place: int, limits: Limits) -> str:
+    return _text(reply[place], limits.stdout_bytes) if len(reply) > place else ""
+
+
+def fault_of(reply: Any, limits: Limits) -> EnvironmentFault | None:
+    """The fault a reply reports, or None when it reports success; raises `BadReply`."""
+    if type(reply) is not list or not reply:
+        raise BadReply("the reply is not a list")
+    if reply[0] == 0 and type(reply[0]) is int:
+        return None
+    if reply[0] != 1 or len(reply) != 7:
+        raise BadReply("the reply has the wrong shape")
+    _, kind, stage, message, line, trace, printed = reply
+    if kind not in FAULT_KINDS or stage not in _STAGES:
+        raise BadReply("the fault has an unknown kind or stage")
+    if line is not None and (type(line) is not int or not 0 <= line < 10**9):
+        raise BadReply("the line is not a number")
+    return EnvironmentFault(
+        kind,
+        stage,
+        _text(message, 2_000),
+        line,
+        _text(trace, limits.traceback_chars),
+        _text(printed, limits.stdout_bytes),
+    )
+
+
+def opened_of(reply: list[Any], episode: EpisodeHandle, limits: Limits) -> Opened:
+    """A successful reset; raises `BadReply`."""
+    if not 3 <= len(reply) <= 4:
+        raise BadReply("the reply to a reset has the wrong shape")
+    return Opened(episode, _observation(reply[1], limits), _info(reply[2], limits), _printed(reply, 3, limits))
+
+
+def stepped_of(reply: list[Any], limits: Limits) -> Stepped:
+    """A successful step; raises `BadReply`."""
+    if not 6 <= len(reply) <= 7:
+        raise BadReply("the reply to a step has the wrong shape")
+    reward, terminated, truncated = reply[2], reply[3], reply[4]
+    if type(reward) is not float or not math.isfinite(reward) or abs(reward) > limits.reward_abs:
+        raise BadReply("the reward is not a finite number within range")
+    if type(terminated) is not bool or type(truncated) is not bool:
+        raise BadReply("a flag is not a boolean")
+    return Stepped(
+        _observation(reply[1], limits),
+        reward,
+        terminated,
+        truncated,
+        _info(reply[5], limits),
+        _printed(reply, 6, limits),
+    )
+
+
+def solution_of(reply: list[Any], limits: Limits) -> list[str] | None:
+    """The actions of a solution, or None; raises `BadReply`."""
+    if not 2 <= len(reply) <= 3:
+        raise BadReply("the reply to a solution has the wrong shape")
+    actions = reply[1]
+    if actions is None:
+        return None
+    if type(actions) is not list or not 0 < len(actions) <= limits.solution_actions:
+        raise BadReply("the solution is not a list of actions")
+    return [_text(action, limits.action_chars) for action in actions]
+
+
+def measures_of(reply: list[Any], limits: Limits) -> dict[str, float]:
+    """The source measures; raises `BadReply`."""
+    if not 2 <= len(reply) <= 3:
+        raise BadReply("the reply to measure has the wrong shape")
+    return _info(reply[1], limits)
+
+
+def class_name_of(reply: list[Any]) -> str:
+    """The class name of a loaded program; raises `BadReply`."""
+    if not 2 <= len(reply) <= 3 or type(reply[1]) is not str or not reply[1].isidentifier():
+        raise BadReply("the reply to a load has the wrong shape")
+    return _text(reply[1], 200)

@@ -1,0 +1,257 @@
+"""Host side of one worker: one frame at a time, one deadline per call, end-of-file as the proof of death."""
+
+from __future__ import annotations
+
+import asyncio
+import mmap
+import socket
+import struct
+from typing import Any
+
+from sandbox.errors import HostError, SandboxUnavailable
+from sandbox.limits import Limits
+from sandbox.protocol import HEADER_BYTES, ProtocolError, body_length, decode_body, encode_frame
+from sandbox.zygote_link import ZygoteLink
+
+_PROGRESS = struct.Struct("<III")
+_STAGES = ("load", "parse", "load", "reset", "step", "end", "solution", "measure")
+_CHUNK_BYTES = 1 << 18
+
+
+class WorkerLost(Exception):
+    """The worker is gone, confirmed. `cause`: `timeout`, `ended` or `protocol`; `index`: the call it was in."""
+
+    def __init__(self, cause: str, index: int, stage: str, status: int | None, detail: str = "") -> None:
+        """`status`: exit code, negative for a signal, None when unknown."""
+        super().__init__(cause, index, stage, status, detail)
+        self.cause = cause
+        self.index = index
+        self.stage = stage
+        self.status = status
+        self.detail = detail
+
+    @property
+    def from_outside(self) -> bool:
+        """True when the machine or an operator killed it: nothing inside can send SIGKILL, and we did not."""
+        return self.cause == "ended" and self.status in (None, -9)
+
+
+class WorkerLink:
+    """One live worker process."""
+
+    def __init__(self, zygote: ZygoteLink, pid: int, channel: socket.socket, page: mmap.mmap, limits: Limits) -> None:
+        """Use `start`."""
+        self._zygote = zygote
+        self._pid = pid
+        self._channel = channel
+        self._page = page
+        self._limits = limits
+        self._loop = asyncio.get_running_loop()
+        self._received = bytearray()
+        self._unsent = memoryview(b"")
+        self._expected_bytes = 65_536
+        self._answer: asyncio.Future[Any] | None = self._loop.create_future()
+        self._gone: asyncio.Future[None] = self._loop.create_future()
+        self._sequence = 0
+        self._closed = False
+        self._loop.add_reader(channel.fileno(), self._on_readable)
+
+    @classmethod
+    async def start(cls, zygote: ZygoteLink, limits: Limits) -> WorkerLink:
+        """Fork a worker and read its self-test; raises `SandboxUnavailable` unless every answer is `denied`."""
+        pid, channel, page = await zygote.fork()
+        link = cls(zygote, pid, channel, page, limits)
+        try:
+            assert link._answer is not None
+            hello = await asyncio.wait_for(link._answer, limits.spawn_s)
+            link._answer = None
+            answers = hello.get("self_test") if isinstance(hello, dict) else None
+            if not isinstance(answers, dict) or not answers or set(answers.values()) != {"denied"}:
+                raise SandboxUnavailable(f"the {zygote.tier} tier does not isolate: {_complaint(hello)}")
+        except (TimeoutError, ProtocolError, EOFError) as error:
+            await link.close()
+            raise HostError(f"a worker failed to start: {type(error).__name__}: {error}") from error
+        except BaseException:
+            await link.close()
+            raise
+        return link
+
+    @property
+    def usable(self) -> bool:
+        """False once the worker has gone or is being closed."""
+        return not self._closed and not self._gone.done()
+
+    # --- frames -----------------------------------------------------------------------------------------------------
+
+    async def call(self, items: list[list[Any]], hard_s: float) -> list[Any]:
+        """Replies to `items`, in order, each call bounded by `hard_s` seconds; raises `WorkerLost`."""
+        self._sequence += 1
+        self._expected_bytes = self._limits.reply_bytes(len(items))
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        self._answer = answer
+        if self._gone.done():
+            answer.set_exception(EOFError("the worker has ended"))
+        else:
+            self._send(encode_frame([self._sequence, items]))
+        watch = _Watch(self, answer, hard_s, len(items))
+        try:
+            message = await answer
+        except TimeoutError:
+            raise await self._lost("timeout", None) from None
+        except (EOFError, ConnectionError, ProtocolError) as error:
+            cause = "protocol" if isinstance(error, ProtocolError) else "ended"
+            raise await self._lost(cause, error) from error
+        finally:
+            watch.stop()
+            self._answer = None
+        if type(message) is not list or len(message) != 2 or message[0] != self._sequence:
+            raise await self._lost("protocol", ProtocolError("the reply does not belong to the request"))
+        replies = message[1]
+        if type(replies) is not list or len(replies) != len(items):
+            raise await self._lost("protocol", ProtocolError("the reply has the wrong number of answers"))
+        return replies
+
+    def progress(self) -> tuple[int, int, int]:
+        """Count of calls begun, index of the current one in its frame, its stage: written by the worker."""
+        done, index, stage = _PROGRESS.unpack_from(self._page, 0)
+        return done, index, stage
+
+    def _send(self, data: bytes) -> None:
+        try:
+            sent = self._channel.send(data)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            return  # the reader sees the end-of-file
+        if sent < len(data):
+            self._unsent = memoryview(data)[sent:]
+            self._loop.add_writer(self._channel.fileno(), self._on_writable)
+
+    def _on_writable(self) -> None:
+        try:
+            self._unsent = self._unsent[self._channel.send(self._unsent) :]
+        except BlockingIOError:
+            return
+        except OSError:
+            self._unsent = memoryview(b"")
+        if not self._unsent:
+            self._loop.remove_writer(self._channel.fileno())
+
+    def _on_readable(self) -> None:
+        try:
+            part = self._channel.recv(_CHUNK_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            part = b""
+        if not part:
+            self._at_end()
+            return
+        if self._closed or self._answer is None or self._answer.done():
+            # Unasked bytes, or a frame after a verdict: kept only to be noticed, never allocated for.
+            if len(self._received) < _CHUNK_BYTES:
+                self._received += part
+            return
+        self._received += part
+        try:
+            self._complete(self._answer)
+        except ProtocolError as error:
+            self._answer.set_exception(error)
+
+    def _complete(self, answer: asyncio.Future[Any]) -> None:
+        received = self._received
+        if len(received) < HEADER_BYTES:
+            return
+        size = HEADER_BYTES + body_length(received, self._expected_bytes)
+        if len(received) < size:
+            return
+        if len(received) > size:
+            raise ProtocolError("more bytes than one reply")
+        body = bytes(memoryview(received)[HEADER_BYTES:])
+        self._received = bytearray()
+        answer.set_result(decode_body(body))
+
+    def _at_end(self) -> None:
+        self._loop.remove_reader(self._channel.fileno())
+        self._loop.remove_writer(self._channel.fileno())
+        if not self._gone.done():
+            self._gone.set_result(None)
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(EOFError("the worker ended"))
+
+    # --- ends -------------------------------------------------------------------------------------------------------
+
+    async def _lost(self, cause: str, error: BaseException | None) -> WorkerLost:
+        """Kill, confirm, and describe the loss."""
+        _, index, stage = self.progress()
+        if cause != "ended":
+            await self._kill()
+        status = await self._zygote.exit_status(self._pid, self._limits.close_s) if cause == "ended" else None
+        await self.close()
+        return WorkerLost(cause, index, _STAGES[stage] if stage < len(_STAGES) else "step", status, str(error or ""))
+
+    async def _kill(self) -> None:
+        """SIGKILL, confirmed by end-of-file; a zygote that does not do it is killed with all its workers."""
+        if self._gone.done():
+            return
+        self._zygote.kill(self._pid)
+        for last_resort in (False, True):
+            done, _ = await asyncio.wait((self._gone,), timeout=self._limits.close_s)
+            if done:
+                return
+            if not last_resort:
+                self._zygote.destroy()
+        raise HostError(f"worker {self._pid} could not be killed")
+
+    async def close(self) -> None:
+        """Kill the worker if it lives, and free what belongs to it. Twice is allowed."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            await self._kill()
+            await self._zygote.exit_status(self._pid, self._limits.close_s)
+        finally:
+            self._loop.remove_reader(self._channel.fileno())
+            self._loop.remove_writer(self._channel.fileno())
+            self._channel.close()
+            self._page.close()
+
+
+class _Watch:
+    """Deadline of a frame: no call may stand still for `hard_s`, and all together get `hard_s` each."""
+
+    def __init__(self, link: WorkerLink, answer: asyncio.Future[Any], hard_s: float, calls: int) -> None:
+        self._link = link
+        self._answer = answer
+        self._hard_s = hard_s
+        self._loop = asyncio.get_running_loop()
+        now = self._loop.time()
+        self._ends_at = now + hard_s * calls
+        self._moved_at = now
+        self._done = link.progress()[0]
+        self._timer = self._loop.call_later(hard_s / 4, self._look)
+
+    def _look(self) -> None:
+        if self._answer.done():
+            return
+        now = self._loop.time()
+        done = self._link.progress()[0]
+        if done != self._done:
+            self._done, self._moved_at = done, now
+        if now >= self._ends_at or now - self._moved_at >= self._hard_s:
+            self._answer.set_exception(TimeoutError())
+            return
+        self._timer = self._loop.call_later(self._hard_s / 4, self._look)
+
+    def stop(self) -> None:
+        self._timer.cancel()
+
+
+def _complaint(hello: Any) -> str:
+    if isinstance(hello, dict) and isinstance(hello.get("failed"), str):
+        return str(hello["failed"])
+    if isinstance(hello, dict) and isinstance(hello.get("self_test"), dict):
+        open_doors = [f"{question}: {answer}" for question, answer in hello["self_test"].items() if answer != "denied"]
+        return "; ".join(open_doors)[:500]
+    return "no self-test was sent"
