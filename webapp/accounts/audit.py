@@ -1,0 +1,51 @@
+"""The one way to write the audit log. Every app's services call ``record`` inside their own transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.contrib.auth.models import AnonymousUser
+from django.db import models
+from django.utils import timezone
+
+from webapp.accounts.models import AuditEntry, User
+
+_NAME_CHARACTERS = 150
+_LABEL_CHARACTERS = 200
+
+
+def _storable(value: Any) -> Any:
+    """JSON that Postgres takes: it has no NUL in text and no lone surrogates, which hostile names may hold."""
+    if isinstance(value, str):
+        return value.replace("\x00", "␀").encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, Mapping):
+        return {_storable(str(key)): _storable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_storable(item) for item in value]
+    return value
+
+
+def record(
+    *,
+    actor: User | AnonymousUser | None,
+    action: str,
+    target: models.Model | None = None,
+    label: str = "",
+    detail: Mapping[str, Any] | None = None,
+) -> AuditEntry:
+    """Add one entry: ``actor`` (None: the machine itself) did ``action`` ("run.stopped") to ``target``.
+
+    ``label`` is what the log shows for the target (default: its text); ``detail`` is JSON data without secrets.
+    """
+    person = actor if isinstance(actor, User) else None
+    return AuditEntry.objects.create(
+        at=timezone.now(),
+        actor=person,
+        actor_name=(person.get_username() if person else "system")[:_NAME_CHARACTERS],
+        action=action,
+        object_type=target._meta.label_lower if target is not None else "",
+        object_id=str(target.pk) if target is not None else "",
+        object_label=_storable(label or (str(target) if target is not None else ""))[:_LABEL_CHARACTERS],
+        detail=_storable(dict(detail or {})),
+    )

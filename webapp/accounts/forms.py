@@ -1,0 +1,95 @@
+"""Forms about people. They validate; services write."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django import forms
+from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm, SetPasswordForm
+from django.contrib.auth.validators import UnicodeUsernameValidator
+from django.core.exceptions import ValidationError
+
+from webapp.accounts.models import User
+from webapp.accounts.roles import Role
+
+if TYPE_CHECKING:
+    # Generic for the type checker only; at run time Django's classes take no parameter.
+    _SetPassword = SetPasswordForm[User]
+    _ChangePassword = PasswordChangeForm[User]
+else:
+    _SetPassword = SetPasswordForm
+    _ChangePassword = PasswordChangeForm
+
+ROLE_CHOICES = [(role.value, f"{role.value}: {role.explanation}") for role in Role]
+
+
+class LoginForm(AuthenticationForm):
+    """User name and password."""
+
+    error_messages = {  # noqa: RUF012 - Django's own shape
+        "invalid_login": "This name and password do not go together. Both are case-sensitive.",
+        "inactive": "This account is deactivated. An admin can activate it again.",
+    }
+
+
+class NewPasswordForm(_SetPassword):
+    """A new password, twice."""
+
+    def __init__(self, user: User, *args: object, **kwargs: object) -> None:
+        super().__init__(user, *args, **kwargs)  # type: ignore[arg-type]
+        self.fields["new_password1"].label = "New password"
+        self.fields["new_password1"].help_text = "At least 10 characters; not a common password, not only digits."
+        self.fields["new_password2"].label = "The same again"
+        self.fields["new_password2"].help_text = ""
+
+
+class ChangePasswordForm(_ChangePassword):
+    """The old password and a new one, twice."""
+
+    def __init__(self, user: User, *args: object, **kwargs: object) -> None:
+        super().__init__(user, *args, **kwargs)  # type: ignore[arg-type]
+        self.fields["old_password"].label = "Present password"
+        self.fields["new_password1"].label = "New password"
+        self.fields["new_password1"].help_text = "At least 10 characters; not a common password, not only digits."
+        self.fields["new_password2"].label = "The same again"
+        self.fields["new_password2"].help_text = ""
+
+
+class RoleForm(forms.Form):
+    """One of the four roles."""
+
+    role = forms.ChoiceField(choices=ROLE_CHOICES, initial=Role.VIEWER.value, label="Role")
+
+    def chosen_role(self) -> Role:
+        """The role after validation."""
+        return Role(self.cleaned_data["role"])
+
+
+class InviteForm(RoleForm):
+    """Whom to invite, as what."""
+
+    username = forms.CharField(
+        max_length=150,
+        label="Name",
+        help_text="What they sign in with and what others see.",
+        validators=[UnicodeUsernameValidator()],
+    )
+    email = forms.EmailField(required=False, label="Email", help_text="For your own reference; nothing is sent.")
+    field_order = ("username", "email", "role")
+
+    def clean_username(self) -> str:
+        """Refuse a name that differs from an existing one at most by case."""
+        username: str = User.normalize_username(self.cleaned_data["username"])
+        if User.objects.filter(username__iexact=username).exists():
+            raise ValidationError(f"{username} is taken.")
+        return username
+
+
+class ThemeForm(forms.Form):
+    """How pages look."""
+
+    theme = forms.ChoiceField(choices=User.Theme.choices, label="Theme")
+
+    def chosen_theme(self) -> User.Theme:
+        """The theme after validation."""
+        return User.Theme(self.cleaned_data["theme"])

@@ -1,0 +1,37 @@
+"""Audit entries of signing in, out and being locked out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from axes.signals import user_locked_out
+from django.contrib.auth.signals import user_logged_in, user_logged_out
+from django.http import HttpRequest
+
+from webapp.accounts.audit import record
+from webapp.accounts.models import User
+
+
+def connect() -> None:
+    """Connect the receivers; called once when the application starts."""
+    user_logged_in.connect(_signed_in, dispatch_uid="accounts.audit")
+    user_logged_out.connect(_signed_out, dispatch_uid="accounts.audit")
+    user_locked_out.connect(_locked_out, dispatch_uid="accounts.audit")
+
+
+def _signed_in(sender: type, request: HttpRequest, user: User, **kwargs: Any) -> None:
+    record(actor=user, action="session.opened", target=user, detail={"address": request.META.get("REMOTE_ADDR") or ""})
+
+
+def _signed_out(sender: type, request: HttpRequest, user: User | None, **kwargs: Any) -> None:
+    if user is not None:
+        record(actor=user, action="session.closed", target=user)
+
+
+def _locked_out(sender: object, request: HttpRequest, username: str, ip_address: str | None, **kwargs: Any) -> None:
+    record(
+        actor=None,
+        action="session.locked",
+        label=username,
+        detail={"address": ip_address or "", "until": "15 minutes after the last attempt"},
+    )

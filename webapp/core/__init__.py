@@ -1,0 +1,1 @@
+"""What every page is made of: the shell, the design system's template tags, middleware, health. No product models."""

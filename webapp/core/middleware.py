@@ -1,0 +1,47 @@
+"""Small middlewares of the shell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import resolve_url
+from django.utils.cache import add_never_cache_headers
+from django.conf import settings
+
+GetResponse = Callable[[HttpRequest], HttpResponseBase]
+
+
+class NoStore:
+    """Pages of signed-in people are not kept by the browser: after logging out, "back" must not show them."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        response = self._get_response(request)
+        if request.user.is_authenticated and not response.has_header("Cache-Control"):
+            add_never_cache_headers(response)
+        return response
+
+
+class HtmxLoginRedirect:
+    """Sends a whole page to the login form when an htmx fragment needs one.
+
+    htmx would follow the redirect and put the login page inside the fragment's place.
+    """
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        response = self._get_response(request)
+        if not request.headers.get("HX-Request") or response.status_code != 302:
+            return response
+        login_url = resolve_url(settings.LOGIN_URL)
+        if not response["Location"].startswith(login_url):
+            return response
+        answer = HttpResponse(status=204)
+        answer["HX-Redirect"] = login_url
+        return answer

@@ -1,0 +1,91 @@
+"""Pages of the shell itself: home, health, error pages, the design page, licences."""
+
+from __future__ import annotations
+
+import logging
+
+from django.conf import settings
+from django.contrib.auth.decorators import login_not_required
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import redirect, render
+from django.template import TemplateDoesNotExist, TemplateSyntaxError, loader
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+from webapp.accounts.permissions import require_role
+from webapp.accounts.roles import Role
+from webapp.core import design, health
+from webapp.core.vendored import licences as vendored_licences
+
+_LOG = logging.getLogger(__name__)
+
+
+@require_role(Role.VIEWER)
+@require_safe
+def home(request: HttpRequest) -> HttpResponse:
+    """The list of runs; without that feature, one's profile."""
+    return redirect("/runs/" if "runs" in settings.SPADEWORK_FEATURES else "accounts:profile")
+
+
+@login_not_required
+@never_cache
+@require_safe
+def healthz(request: HttpRequest) -> HttpResponse:
+    """200 when this process, Postgres and Valkey answer, else 503; says which. For supervisors and load balancers."""
+    parts = {"database": health.database_answers(), "redis": health.redis_answers()}
+    is_well = all(parts.values())
+    body = {"status": "ok" if is_well else "failed", **{name: "ok" if up else "failed" for name, up in parts.items()}}
+    return JsonResponse(body, status=200 if is_well else 503)
+
+
+@require_role(Role.VIEWER)
+@require_safe
+def design_page(request: HttpRequest) -> HttpResponse:
+    """Every component of the design system, with made-up content that is marked as such."""
+    return render(request, "core/design.html", design.samples())
+
+
+@require_role(Role.VIEWER)
+@require_safe
+def licences(request: HttpRequest) -> HttpResponse:
+    """What other people's work this product ships to the browser, and under which licence."""
+    return render(request, "core/licences.html", {"packages": vendored_licences()})
+
+
+def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
+    """A form came without a valid token: cookies are off, the page is old, or another site sent it."""
+    return render(request, "errors/csrf.html", {"reason": reason}, status=403)
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """400."""
+    return render(request, "errors/400.html", {"reason": _reason(exception)}, status=400)
+
+
+def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """403."""
+    return render(request, "errors/403.html", {"reason": _reason(exception)}, status=403)
+
+
+def page_not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """404."""
+    return render(request, "errors/404.html", status=404)
+
+
+def server_error(request: HttpRequest) -> HttpResponse:
+    """500: a template without user, session or database, because any of them may be what failed."""
+    return HttpResponse(_server_error_page(), status=500)
+
+
+def _server_error_page() -> str:
+    try:
+        return loader.get_template("errors/500.html").render({})
+    except (ValueError, TemplateSyntaxError, TemplateDoesNotExist):
+        # The static files were never collected, or a template is broken: say so without either.
+        _LOG.exception("the error page itself failed (were the static files collected?)")
+        return "Something broke on our side. The error was written to the server's log."
+
+
+def _reason(exception: Exception) -> str:
+    """The sentence our own code gave; library exceptions (whose text is for developers) say nothing."""
+    return str(exception) if type(exception).__name__ in ("BadRequest", "PermissionDenied") else ""

@@ -1,0 +1,246 @@
+"""Django's settings, read from the environment (README lists every variable); nothing here has an insecure default.
+
+Variables: DATABASE_URL, REDIS_URL, SPADEWORK_SECRET_KEY_FILE or SPADEWORK_SECRET_KEY, SPADEWORK_PUBLIC_URL, SPADEWORK_EXTRA_ORIGINS,
+SPADEWORK_HTTPS, SPADEWORK_DEBUG, SPADEWORK_HOME, SPADEWORK_STATIC_ROOT, SPADEWORK_DB_POOL, SPADEWORK_LOG_LEVEL.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kombu import Queue
+
+from webapp.core.features import installed_features
+from webapp.settings.env import (
+    BadSetting,
+    envbool,
+    envchoice,
+    envint,
+    envlist,
+    envpath,
+    envsecret,
+    envstr,
+)
+from webapp.settings.guards import refuse_celery_environment
+from webapp.settings.logs import logging_settings
+from webapp.settings.origins import read_origins
+from webapp.settings.policy import content_security_policy
+from webapp.settings.services import DATABASE_EXAMPLE, REDIS_EXAMPLE, database_settings, redis_address
+
+BASE_DIR = Path(__file__).resolve().parent.parent.parent
+SPADEWORK_HOME = envpath("SPADEWORK_HOME", default=Path.home() / ".local" / "share" / "spadework")
+
+# Where people reach us ---------------------------------------------------------------------------------------------
+
+DEBUG = envbool("SPADEWORK_DEBUG", default=False)
+_origins = read_origins(
+    "SPADEWORK_PUBLIC_URL",
+    envstr("SPADEWORK_PUBLIC_URL", expected="", default="http://127.0.0.1:8000"),
+    extra_name="SPADEWORK_EXTRA_ORIGINS",
+    extra=envlist("SPADEWORK_EXTRA_ORIGINS"),
+)
+SPADEWORK_PUBLIC_URL = _origins.public
+SPADEWORK_SOCKET_ORIGINS = _origins.http_origins
+ALLOWED_HOSTS = _origins.hosts
+CSRF_TRUSTED_ORIGINS = _origins.http_origins
+
+SPADEWORK_HTTPS = envbool("SPADEWORK_HTTPS", default=_origins.https)
+if SPADEWORK_HTTPS != _origins.https:
+    raise BadSetting(
+        "SPADEWORK_HTTPS",
+        f"is {'yes' if SPADEWORK_HTTPS else 'no'} but SPADEWORK_PUBLIC_URL is {_origins.public}",
+        "the same answer as the URL's scheme, or leave it out",
+    )
+
+# Secrets and the transport -----------------------------------------------------------------------------------------
+
+SECRET_KEY = envsecret("SPADEWORK_SECRET_KEY", file_name="SPADEWORK_SECRET_KEY_FILE")
+SECURE_SSL_REDIRECT = SPADEWORK_HTTPS
+SESSION_COOKIE_SECURE = SPADEWORK_HTTPS
+CSRF_COOKIE_SECURE = SPADEWORK_HTTPS
+SECURE_HSTS_SECONDS = 365 * 24 * 3600 if SPADEWORK_HTTPS else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = SPADEWORK_HTTPS
+SECURE_HSTS_PRELOAD = SPADEWORK_HTTPS
+SECURE_CONTENT_TYPE_NOSNIFF = True
+# Not "no-referrer": Django's CSRF check of HTTPS forms wants a referrer from our own pages.
+SECURE_REFERRER_POLICY = "same-origin"
+SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+# Cookies know no ports: our own names keep other Django tools on the same host from overwriting ours.
+SESSION_COOKIE_NAME = "spadework_session"
+CSRF_COOKIE_NAME = "spadework_csrf"
+SESSION_COOKIE_HTTPONLY = True
+CSRF_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+CSRF_COOKIE_SAMESITE = "Lax"
+CSRF_FAILURE_VIEW = "webapp.core.views.csrf_failure"
+SESSION_COOKIE_AGE = 14 * 24 * 3600
+CONTENT_SECURITY_POLICY = content_security_policy(socket_sources=_origins.socket_sources)
+
+# Applications ------------------------------------------------------------------------------------------------------
+
+SPADEWORK_FEATURES = installed_features(BASE_DIR / "webapp")
+INSTALLED_APPS = [
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "whitenoise.runserver_nostatic",
+    "django.contrib.staticfiles",
+    "django.contrib.humanize",
+    "channels",
+    "django_htmx",
+    "django_filters",
+    "rest_framework",
+    "axes",
+    "csp",
+    "webapp.core",
+    "webapp.accounts",
+    *(f"webapp.{name}" for name in SPADEWORK_FEATURES),
+]
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    # Checks the Host header of every request, also for views that never ask for it (DNS rebinding).
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+    "webapp.core.middleware.HtmxLoginRedirect",
+    "django.contrib.auth.middleware.LoginRequiredMiddleware",
+    "webapp.core.middleware.NoStore",
+    "axes.middleware.AxesMiddleware",
+]
+ROOT_URLCONF = "webapp.urls"
+ASGI_APPLICATION = "webapp.asgi.application"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+                "webapp.core.context_processors.shell",
+            ],
+            "builtins": [
+                "django.templatetags.static",
+                "webapp.core.templatetags.ui",
+                "webapp.core.templatetags.numbers",
+                "webapp.core.templatetags.text",
+                "webapp.accounts.templatetags.roles",
+            ],
+        },
+    }
+]
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+# Postgres and Valkey/Redis -----------------------------------------------------------------------------------------
+
+DATABASES = {
+    "default": database_settings(
+        "DATABASE_URL",
+        envstr("DATABASE_URL", expected=f"a connection string like {DATABASE_EXAMPLE}"),
+        pool_size=envint("SPADEWORK_DB_POOL", default=0, minimum=0, maximum=64),
+    )
+}
+_redis = redis_address("REDIS_URL", envstr("REDIS_URL", expected=f"a URL like {REDIS_EXAMPLE}"))
+SPADEWORK_REDIS_URL = _redis.client_url
+CHANNEL_LAYERS = {
+    "default": {
+        "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
+        "CONFIG": {
+            # redis-py 8 gives up on any read after 5 s unless told otherwise, which ends every quiet socket.
+            "hosts": [{"address": _redis.client_url, "socket_timeout": None}],
+            "prefix": "spadework",
+        },
+    }
+}
+CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
+
+# Celery ------------------------------------------------------------------------------------------------------------
+
+refuse_celery_environment()
+CELERY_BROKER_URL = _redis.celery_url
+CELERY_RESULT_BACKEND = None
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_SERIALIZER = "json"
+CELERY_RESULT_SERIALIZER = "json"
+CELERY_ACCEPT_CONTENT = ["json"]
+CELERY_TASK_DEFAULT_QUEUE = "default"
+CELERY_TASK_QUEUES = [Queue("default"), Queue("gpu")]
+CELERY_TASK_CREATE_MISSING_QUEUES = False
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+# Tasks only launch work whose truth is a leased row in Postgres. Acknowledged early, a killed task is lost and the lease
+# sweeper starts it again; acknowledged late, one that outlives the time-out below would run twice.
+CELERY_TASK_ACKS_LATE = False
+CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 7 * 24 * 3600}
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_TIMEZONE = "UTC"
+
+# People ------------------------------------------------------------------------------------------------------------
+
+AUTH_USER_MODEL = "accounts.User"
+AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contrib.auth.backends.ModelBackend"]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+    {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
+]
+LOGIN_URL = "accounts:login"
+LOGIN_REDIRECT_URL = "home"
+LOGOUT_REDIRECT_URL = "accounts:login"
+# Per name and address together: a typo of one person behind a tunnel must not lock everybody else out.
+AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
+AXES_FAILURE_LIMIT = 5
+AXES_COOLOFF_TIME = 0.25  # hours
+AXES_RESET_ON_SUCCESS = True
+AXES_HTTP_RESPONSE_CODE = 429
+AXES_LOCKOUT_TEMPLATE = "accounts/locked.html"
+AXES_VERBOSE = False
+# The address uvicorn saw (it applies X-Forwarded-For only from proxies it was told to trust), never a raw header.
+AXES_IPWARE_META_PRECEDENCE_ORDER = ["REMOTE_ADDR"]
+AXES_ENABLE_ACCESS_FAILURE_LOG = False
+SPADEWORK_LINK_HOURS = 24
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": ["rest_framework.authentication.SessionAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": ["webapp.accounts.permissions.IsViewer"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "UNICODE_JSON": True,
+    "STRICT_JSON": True,
+}
+
+# Words, time, files, logs ------------------------------------------------------------------------------------------
+
+LANGUAGE_CODE = "en-us"
+USE_I18N = False
+USE_TZ = True
+TIME_ZONE = "UTC"
+STATIC_URL = "/static/"
+STATICFILES_DIRS = [BASE_DIR / "static"]
+STATIC_ROOT = envpath("SPADEWORK_STATIC_ROOT", default=SPADEWORK_HOME / "static")
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {
+        "BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"
+        if DEBUG
+        else "whitenoise.storage.CompressedManifestStaticFilesStorage"
+    },
+}
+WHITENOISE_USE_FINDERS = DEBUG
+WHITENOISE_AUTOREFRESH = DEBUG
+DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024
+MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
+LOGGING = logging_settings(
+    level=envchoice("SPADEWORK_LOG_LEVEL", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"])
+)
