@@ -1,0 +1,276 @@
+"""Everything people do to runs. Each function owns its transaction and its audit entry; views check the role first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+from django.utils import timezone
+from django.utils.text import slugify
+
+from trainer.config import RunConfig
+from webapp.accounts.audit import record
+from webapp.accounts.models import User
+from webapp.environments.models import Environment
+from webapp.runs import dispatch, journal
+from webapp.runs.configuration import parse_config, why_not_startable
+from webapp.runs.errors import ActRefused, RunNotFound
+from webapp.runs.models import Command, Run
+from webapp.runs.states import ACTS, Status
+from webapp.runs.storable import storable_text
+
+NAME_CHARS = 120
+TAG_CHARS = 40
+TAGS = 20
+
+
+def runs_directory() -> Path:
+    """Where run directories are made."""
+    return Path(settings.SPADEWORK_HOME) / "runs"
+
+
+@transaction.atomic
+def create_run(
+    *,
+    actor: User,
+    config: RunConfig,
+    name: str = "",
+    tags: Sequence[str] = (),
+    notes: str = "",
+    parent: Run | None = None,
+) -> Run:
+    """A new draft. Without a name it is called by its preset and number. The settings are frozen with it."""
+    run = Run(
+        name=_clean_name(name),
+        owner=actor,
+        config=config.model_dump(mode="json"),
+        preset=config.preset,
+        seed=config.seed,
+        parent=parent,
+        tags=_clean_tags(tags),
+        notes=storable_text(notes),
+        total_rollouts=config.schedule.rollouts,
+    )
+    run.save()
+    run.slug = f"{slugify(run.name or config.preset)[:80] or 'run'}-{run.pk}"
+    run.name = run.name or run.slug
+    run.directory = str(runs_directory() / run.slug)
+    run.save(update_fields=["slug", "name", "directory"])
+    record(
+        actor=actor, action="run.created", target=run, detail={"preset": run.preset, "parent": parent and parent.slug}
+    )
+    return run
+
+
+@transaction.atomic
+def start_run(*, actor: User, run_id: int) -> Run:
+    """Put a draft into the queue. Raises ActRefused when it is no draft or cannot run on this machine."""
+    run = _get(run_id)
+    _queue(actor=actor, run=run, act="start", why="")
+    record(actor=actor, action="run.started", target=run)
+    return run
+
+
+@transaction.atomic
+def resume_run(*, actor: User, run_id: int) -> Run:
+    """Queue a new attempt from the newest checkpoint. Raises ActRefused when nothing is left to do or the state forbids it."""
+    run = _get(run_id)
+    if run.status in ACTS["resume"] and run.rollouts_done >= run.total_rollouts:
+        raise ActRefused(f"{run} has done all its {run.total_rollouts} rollouts; clone it with more to go on")
+    _queue(actor=actor, run=run, act="resume", why="resumed")
+    record(actor=actor, action="run.resumed", target=run, detail={"after_attempt": run.attempt})
+    return run
+
+
+def _queue(*, actor: User, run: Run, act: str, why: str) -> None:
+    obstacle = why_not_startable(parse_config(run.config))
+    if obstacle:
+        raise ActRefused(f"{run} cannot start: {obstacle}")
+    _move(
+        actor=actor,
+        run=run,
+        act=act,
+        target=Status.QUEUED,
+        why=why,
+        queued_at=timezone.now(),
+        finished_at=None,
+        failure_owner="",
+        failure_message="",
+    )
+    transaction.on_commit(dispatch.wake_gpu_worker)
+
+
+@transaction.atomic
+def pause_run(*, actor: User, run_id: int, reason: str = "") -> Command:
+    """Ask the trainer to wait at its next safe point. Raises ActRefused."""
+    run = _get(run_id)
+    _move(actor=actor, run=run, act="pause", target=Status.PAUSING, why=reason)
+    record(actor=actor, action="run.paused", target=run, detail={"reason": reason})
+    return _ask(actor=actor, run=run, action="pause", reason=reason)
+
+
+@transaction.atomic
+def unpause_run(*, actor: User, run_id: int, reason: str = "") -> Command:
+    """Ask a paused trainer to go on; the state changes when it says that it does. Raises ActRefused."""
+    run = _locked(run_id)
+    _require(run, "unpause")
+    record(actor=actor, action="run.unpaused", target=run, detail={"reason": reason})
+    return _ask(actor=actor, run=run, action="resume", reason=reason)
+
+
+@transaction.atomic
+def stop_run(*, actor: User, run_id: int, reason: str = "") -> Command | None:
+    """Stop for good: a queued run at once (returns None), a running one within a minute, its processes proven gone.
+
+    Raises ActRefused when there is nothing to stop.
+    """
+    run = _locked(run_id)
+    record(actor=actor, action="run.stopped", target=run, detail={"reason": reason, "state": run.status})
+    if run.status == Status.QUEUED:
+        why = reason or "taken out of the queue"
+        _move(actor=actor, run=run, act="stop", target=Status.STOPPED, why=why, finished_at=timezone.now())
+        return None
+    _move(actor=actor, run=run, act="stop", target=Status.STOPPING, why=reason)
+    return _ask(actor=actor, run=run, action="stop", reason=reason)
+
+
+@transaction.atomic
+def checkpoint_run(*, actor: User, run_id: int) -> Command:
+    """Ask for a checkpoint now. Raises ActRefused."""
+    run = _locked(run_id)
+    _require(run, "checkpoint")
+    record(actor=actor, action="run.checkpointed", target=run)
+    return _ask(actor=actor, run=run, action="checkpoint", reason="")
+
+
+@transaction.atomic
+def clone_run(*, actor: User, run_id: int, name: str = "", config: RunConfig | None = None) -> Run:
+    """A new draft with the same settings (or ``config``, changed from them), which remembers where it came from."""
+    parent = _get(run_id)
+    return create_run(
+        actor=actor,
+        config=config or parse_config(parent.config),
+        name=name or f"{parent.name} copy",
+        tags=parent.tags,
+        parent=parent,
+    )
+
+
+@transaction.atomic
+def rename_run(*, actor: User, run_id: int, name: str) -> Run:
+    """Give the run another name; its address stays. Raises ActRefused for an empty name."""
+    run = _locked(run_id)
+    cleaned = _clean_name(name)
+    if not cleaned:
+        raise ActRefused("A run needs a name; type one.")
+    old, run.name = run.name, cleaned
+    run.save(update_fields=["name"])
+    journal.append(run_id=run.pk, kind="renamed", payload={"by": actor.get_username(), "from": old, "to": cleaned})
+    record(actor=actor, action="run.renamed", target=run, detail={"from": old, "to": cleaned})
+    return run
+
+
+@transaction.atomic
+def tag_run(*, actor: User, run_id: int, tags: Sequence[str]) -> Run:
+    """Replace the run's tags."""
+    run = _locked(run_id)
+    old, run.tags = run.tags, _clean_tags(tags)
+    run.save(update_fields=["tags"])
+    journal.append(run_id=run.pk, kind="tagged", payload={"by": actor.get_username(), "tags": run.tags})
+    record(actor=actor, action="run.tagged", target=run, detail={"from": old, "to": run.tags})
+    return run
+
+
+@transaction.atomic
+def annotate_run(*, actor: User, run_id: int, notes: str) -> Run:
+    """Replace the run's notes."""
+    run = _locked(run_id)
+    run.notes = storable_text(notes)
+    run.save(update_fields=["notes"])
+    journal.append(run_id=run.pk, kind="annotated", payload={"by": actor.get_username()})
+    record(actor=actor, action="run.annotated", target=run)
+    return run
+
+
+@transaction.atomic
+def quarantine_environment(*, actor: User, run_id: int, environment_key: str, reason: str) -> Command:
+    """Ask the trainer not to play or train on the environment any more. Raises ActRefused."""
+    return _judge(actor=actor, run_id=run_id, key=environment_key, action="quarantine", reason=reason)
+
+
+@transaction.atomic
+def release_environment(*, actor: User, run_id: int, environment_key: str, reason: str = "") -> Command:
+    """Undo a quarantine. Raises ActRefused."""
+    return _judge(actor=actor, run_id=run_id, key=environment_key, action="release", reason=reason)
+
+
+def _judge(*, actor: User, run_id: int, key: str, action: str, reason: str) -> Command:
+    run = _locked(run_id)
+    if run.status in (Status.DRAFT, Status.COMPLETED):
+        raise ActRefused(
+            f"{run} is {run.status}: no trainer will read this. Environments can be judged until a run completes."
+        )
+    environment = Environment.objects.filter(run=run, key=key, superseded=False).first()
+    if environment is None:
+        raise ActRefused(f"{run} has no environment {key!r}")
+    record(actor=actor, action=f"environment.{action}d", target=environment, detail={"run": run.slug, "reason": reason})
+    return _ask(actor=actor, run=run, action=action, reason=reason, environment=key)
+
+
+def _ask(*, actor: User, run: Run, action: str, reason: str, environment: str | None = None) -> Command:
+    """Store the command; the supervisor of an active run passes it on. Only judgements outlive the attempt."""
+    command = Command.objects.create(
+        run=run,
+        attempt=None if environment is not None else run.attempt,
+        action=action,
+        environment=environment,
+        reason=storable_text(reason),
+        by=actor,
+    )
+    payload = {
+        "id": str(command.pk),
+        "action": action,
+        "environment": environment,
+        "by": actor.get_username(),
+        "reason": reason,
+    }
+    journal.append(run_id=run.pk, kind="command_asked", payload=payload)
+    return command
+
+
+def _move(*, actor: User, run: Run, act: str, target: str, why: str, **fields: Any) -> None:
+    if not journal.move(run_id=run.pk, target=target, by=actor, why=why, sources=ACTS[act], **fields):
+        _require(_get(run.pk), act)
+        raise ActRefused(f"{run} changed just now; look again and repeat if you still want to {act} it")
+    run.refresh_from_db()
+
+
+def _require(run: Run, act: str) -> None:
+    if run.status not in ACTS[act]:
+        raise ActRefused(f"{run} is {run.status}; {act} is possible when a run is {' or '.join(ACTS[act])}")
+
+
+def _get(run_id: int) -> Run:
+    run = Run.objects.filter(pk=run_id).first()
+    if run is None:
+        raise RunNotFound(f"there is no run {run_id}")
+    return run
+
+
+def _locked(run_id: int) -> Run:
+    run = Run.objects.select_for_update().filter(pk=run_id).first()
+    if run is None:
+        raise RunNotFound(f"there is no run {run_id}")
+    return run
+
+
+def _clean_name(name: str) -> str:
+    return " ".join(storable_text(name).split())[:NAME_CHARS]
+
+
+def _clean_tags(tags: Sequence[str]) -> list[str]:
+    cleaned = (" ".join(storable_text(tag).split())[:TAG_CHARS] for tag in tags)
+    return list(dict.fromkeys(tag for tag in cleaned if tag))[:TAGS]
