@@ -1,0 +1,100 @@
+"""Metrics as series for charts: the line that holds, and the abandoned tails of older attempts as ghosts.
+
+A long series is thinned on the server: every bucket keeps its lowest and highest point, so a single spike among 400,000 points is
+drawn every time and at the same place. Values that are not numbers stay gaps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from webapp.runs.models import Attempt, MetricPoint, Run
+
+Point = tuple[int, float | None]
+MAX_POINTS = 1200
+MAX_NAMES = 80
+
+
+@dataclass(slots=True)
+class Series:
+    """One metric: points of the surviving line, and per older attempt the tail that a resume left behind."""
+
+    name: str
+    points: list[Point] = field(default_factory=list)
+    ghosts: dict[int, list[Point]] = field(default_factory=dict)
+
+    def as_json(self, max_points: int) -> dict[str, Any]:
+        """``x``, ``y``, ``total``, ``missing`` (gaps before thinning), ``ghosts`` [{attempt, x, y}]."""
+        shown = thin(self.points, max_points)
+        return {
+            "x": [x for x, _ in shown],
+            "y": [y for _, y in shown],
+            "total": len(self.points),
+            "missing": sum(1 for _, y in self.points if y is None),
+            "ghosts": [
+                {"attempt": attempt, "x": [x for x, _ in tail], "y": [y for _, y in tail]}
+                for attempt, tail in (
+                    (number, thin(points, max_points)) for number, points in sorted(self.ghosts.items())
+                )
+            ],
+        }
+
+
+def thin(points: Sequence[Point], limit: int) -> list[Point]:
+    """At most ``limit`` points (at least 4) in order: first, last, and of every bucket between them the lowest and the highest.
+
+    A bucket without any number keeps one gap, so a hole in the data stays a hole.
+    """
+    limit = max(4, limit)
+    if len(points) <= limit:
+        return list(points)
+    inner = points[1:-1]
+    buckets = (limit - 2) // 2
+    kept: list[Point] = [points[0]]
+    for index in range(buckets):
+        bucket = inner[index * len(inner) // buckets : (index + 1) * len(inner) // buckets]
+        numbers = [(y, x) for x, y in bucket if y is not None]
+        if not numbers:
+            kept.extend(bucket[:1])
+            continue
+        ends = {
+            min(numbers)[1]: min(numbers)[0],
+            max(numbers, key=lambda pair: (pair[0], -pair[1]))[1]: max(numbers)[0],
+        }
+        kept.extend(sorted(ends.items()))
+    kept.append(points[-1])
+    return kept
+
+
+def read_series(*, run: Run, names: Sequence[str]) -> list[Series]:
+    """The named metrics of a run in the order of ``names``; a metric that was never reported is an empty series."""
+    series = {name: Series(name) for name in names[:MAX_NAMES]}
+    ends = dict(Attempt.objects.filter(run=run, superseded_from__isnull=False).values_list("number", "superseded_from"))
+    rows = (
+        MetricPoint.objects.filter(run=run, name__in=list(series), rollout__isnull=False)
+        .order_by("name", "rollout", "attempt")
+        .values_list("name", "rollout", "attempt", "value", "superseded")
+    )
+    for name, rollout, attempt, value, superseded in rows:
+        if superseded:
+            series[name].ghosts.setdefault(attempt, []).append((rollout, value))
+        else:
+            series[name].points.append((rollout, value))
+    for one in series.values():
+        _join_ghosts(one, ends)
+    return list(series.values())
+
+
+def _join_ghosts(series: Series, ends: dict[int, int]) -> None:
+    """Start every ghost at the last point before it, so that it leaves the line where the resume left it."""
+    for attempt, tail in series.ghosts.items():
+        before = [point for point in series.points if point[0] < min(ends.get(attempt, tail[0][0]), tail[0][0])]
+        if before:
+            tail.insert(0, before[-1])
+
+
+def metric_names(*, run: Run) -> list[str]:
+    """Every metric the run has reported, sorted."""
+    return list(MetricPoint.objects.filter(run=run).order_by("name").values_list("name", flat=True).distinct())
