@@ -1,0 +1,256 @@
+"""The built-in sampler: continuous batching over the hand-written Qwen3 decoder. CPU and one GPU, fp32 and bf16.
+
+Sequences occupy the first rows of the key-value cache; when some finish, the last rows move into the holes and waiting requests fill
+the end, so every decode step runs on a full block. Identical prompts are prefilled once. Every request draws from its own generator,
+so what it samples does not depend on its batch mates (up to rounding of the logits).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from trainer.errors import UserError
+from trainer.rollout.decoder import DecoderShape, KVCache, Qwen3Decoder, Segment, unsupported_reason
+from trainer.rollout.engine import Sampled, Sampler, SampleRequest, SamplerError
+from trainer.rollout.sampling import UniformStream, draw
+from trainer.rollout.threads import choose_threads, thread_candidates
+from trainer.weights import load_config, read_weights
+
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+_PREFILL_TOKENS = 4096  # tokens of one prefill pass: large enough for full speed, small enough for the caches
+
+_RESERVED_TOKENS = 256  # new tokens the cache has room for before it must grow
+
+
+@dataclass(slots=True)
+class _Sequence:
+    """One sequence in the cache: `length` tokens of it are stored there, the last sampled token is not yet."""
+
+    index: int
+    request: SampleRequest
+    limit: int
+    stop: frozenset[int]
+    uniforms: UniformStream
+    length: int
+    token_ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+
+
+class BuiltinSampler(Sampler):
+    """`Sampler` over `Qwen3Decoder`. Not thread-safe."""
+
+    def __init__(
+        self,
+        decoder: Qwen3Decoder,
+        *,
+        context_tokens: int,
+        max_batch: int = 128,
+        threads: int | None = None,
+        cache_bytes: int | None = None,
+    ) -> None:
+        """`cache_bytes` bounds the key-value cache of the sequences in flight (default: a quarter of the RAM, or half the GPU)."""
+        self.context_tokens = context_tokens
+        self._decoder = decoder
+        self._max_batch = max_batch
+        self._threads = threads
+        self._cache_bytes = cache_bytes or _default_cache_bytes(decoder.device)
+        self._cache = self._new_cache()
+
+    @classmethod
+    def from_directory(
+        cls,
+        path: Path,
+        *,
+        dtype: Literal["fp32", "bf16"],
+        device: str,
+        threads: int,
+        context_tokens: int,
+        max_batch: int = 128,
+    ) -> BuiltinSampler:
+        """Load a Qwen3 model directory. `threads` 0 measures; `device` is "auto", "cpu" or "cuda".
+
+        Raises `UserError` when the model is not a plain Qwen3 (use `open_sampler`), or is made for less context.
+        """
+        config = load_config(path)
+        reason = unsupported_reason(config)
+        if reason is not None:
+            raise UserError(f"{path}: the built-in decoder runs plain Qwen3 models, this one has {reason}.")
+        check_context(config, path, context_tokens)
+        place = resolve_device(device)
+        decoder = Qwen3Decoder(DecoderShape.from_config(config), dtype=DTYPES[dtype], device=place)
+        decoder.load(read_weights(path))
+        return cls(decoder, context_tokens=context_tokens, max_batch=max_batch, threads=set_threads(threads, place))
+
+    def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
+        """See `Sampler`. Raises `InfrastructureError` when a weight is missing or of another shape."""
+        self._decoder.load(weights)
+
+    def describe(self) -> Mapping[str, Any]:
+        return {
+            "name": "builtin",
+            "device": str(self._decoder.device),
+            "dtype": str(self._decoder.dtype).removeprefix("torch."),
+            "threads": self._threads,
+            "parameters": self._decoder.parameters(),
+            "max_batch": self._max_batch,
+            "context_tokens": self.context_tokens,
+        }
+
+    def close(self) -> None:
+        """Free the cache."""
+        self._cache = self._new_cache()
+
+    def generate(self, requests: Sequence[SampleRequest]) -> list[Sampled | SamplerError]:
+        """See `Sampler`. A prompt that leaves no room in the context, and logits that are not finite, are that request's error."""
+        answers: dict[int, Sampled | SamplerError] = {}
+        waiting: list[_Sequence] = []
+        for index, request in enumerate(requests):
+            room = self.context_tokens - len(request.prompt_ids)
+            if not request.prompt_ids or room < 1 or request.max_new_tokens < 1:
+                answers[index] = SamplerError(
+                    f"a prompt of {len(request.prompt_ids)} tokens and {request.max_new_tokens} new ones do not fit "
+                    f"a context of {self.context_tokens}"
+                )
+                continue
+            limit = min(request.max_new_tokens, room)
+            stop, stream = frozenset(request.stop_ids), UniformStream(request.seed)
+            waiting.append(_Sequence(index, request, limit, stop, stream, len(request.prompt_ids)))
+        # Neighbours in this order have equal or similar prompts: one prefill serves equal ones, and little attention is wasted.
+        waiting.sort(key=lambda s: (len(s.request.prompt_ids), s.request.prompt_ids), reverse=True)
+        with torch.inference_mode():
+            self._run(waiting, answers)
+        if any(isinstance(answer, SamplerError) for answer in answers.values()):
+            self._cache = self._new_cache()  # it may hold numbers that are not finite
+        return [answers[index] for index in range(len(requests))]
+
+    def _run(self, waiting: list[_Sequence], answers: dict[int, Sampled | SamplerError]) -> None:
+        """Decode everything in `waiting` (taken from its end), writing into `answers`."""
+        batch = self._rows(waiting)
+        active: list[_Sequence] = []
+        while waiting or active:
+            free = batch - len(active)
+            # Refills are gathered a little, so that a prefill pass has some width.
+            if waiting and (free >= max(1, batch // 8) or not active):
+                new = [waiting.pop() for _ in range(min(free, len(waiting)))]
+                first = len(active)
+                active += new
+                self._emit(new, self._prefill(new, first))
+                self._retire(active, answers)
+            if not active:
+                continue
+            longest = max(s.length for s in active)
+            self._cache.reserve(batch, longest + 1)
+            logits_BV = self._decoder.decode([s.token_ids[-1] for s in active], [s.length for s in active], self._cache)
+            for sequence in active:
+                sequence.length += 1
+            self._emit(active, logits_BV)
+            self._retire(active, answers)
+
+    def _rows(self, waiting: Sequence[_Sequence]) -> int:
+        """Sequences in flight: the batch limit, or fewer when their caches at full length would not fit the memory."""
+        longest = max((len(s.request.prompt_ids) + s.limit for s in waiting), default=1)
+        fitting = self._cache_bytes // (longest * self._cache.bytes_per_token)
+        return max(1, min(self._max_batch, len(waiting), fitting))
+
+    def _prefill(self, new: Sequence[_Sequence], first: int) -> torch.Tensor:
+        """Fill cache rows `first` … with the prompts of `new`, equal ones once; returns the logits after each, `[len(new), V]`."""
+        self._cache.reserve(first + len(new), max(s.length + min(s.limit, _RESERVED_TOKENS) for s in new))
+        leaders: dict[tuple[int, ...], int] = {}
+        for offset, sequence in enumerate(new):
+            leaders.setdefault(sequence.request.prompt_ids, offset)
+        segments = [Segment(first + offset, 0, prompt) for prompt, offset in leaders.items()]
+        logits, start, tokens = [], 0, 0
+        for end, segment in enumerate(segments, start=1):
+            tokens += len(segment.token_ids)
+            if tokens >= _PREFILL_TOKENS or end == len(segments):
+                logits.append(self._decoder.prefill(segments[start:end], self._cache))
+                start, tokens = end, 0
+        places = {prompt: place for place, prompt in enumerate(leaders)}
+        for offset, sequence in enumerate(new):
+            leader = leaders[sequence.request.prompt_ids]
+            if leader != offset:
+                self._cache.copy_row(first + leader, first + offset, sequence.length)
+        return torch.cat(logits)[[places[s.request.prompt_ids] for s in new]]
+
+    def _emit(self, sequences: Sequence[_Sequence], logits_BV: torch.Tensor) -> None:
+        """Draw the next token of each sequence."""
+        device = logits_BV.device
+        temperature_B = torch.tensor([s.request.temperature for s in sequences], device=device)
+        uniform_B = torch.tensor([s.uniforms[len(s.token_ids)] for s in sequences], device=device)
+        tokens_B, logps_B = draw(logits_BV, temperature_B, uniform_B)
+        for sequence, token, logp in zip(sequences, tokens_B.tolist(), logps_B.tolist(), strict=True):
+            sequence.token_ids.append(token)
+            sequence.logprobs.append(logp)
+
+    def _retire(self, active: list[_Sequence], answers: dict[int, Sampled | SamplerError]) -> None:
+        """Answer the finished sequences and move the last rows into their places."""
+        for row in range(len(active) - 1, -1, -1):
+            sequence = active[row]
+            answer = finished(sequence.token_ids, sequence.logprobs, sequence.stop, sequence.limit)
+            if answer is None:
+                continue
+            answers[sequence.index] = answer
+            last = active.pop()
+            if last is not sequence:
+                self._cache.copy_row(len(active), row, last.length)
+                active[row] = last
+
+    def _new_cache(self) -> KVCache:
+        return KVCache(self._decoder.shape, dtype=self._decoder.dtype, device=self._decoder.device)
+
+
+def finished(
+    token_ids: Sequence[int], logprobs: Sequence[float], stop: frozenset[int], limit: int
+) -> Sampled | SamplerError | None:
+    """The answer of a sequence whose newest token is the last of `token_ids`; None while it goes on."""
+    if not math.isfinite(logprobs[-1]):
+        return SamplerError(f"logits are not finite at new token {len(token_ids)}")
+    if token_ids[-1] in stop:
+        return Sampled(tuple(token_ids), tuple(logprobs), "stop")
+    if len(token_ids) >= limit:
+        return Sampled(tuple(token_ids), tuple(logprobs), "length")
+    return None
+
+
+def check_context(config: Any, path: Path, context_tokens: int) -> None:
+    """Raise `UserError` when the model is made for fewer positions than the run's context."""
+    positions = getattr(config, "max_position_embeddings", None)
+    if positions is not None and context_tokens > positions:
+        raise UserError(
+            f"model.context_tokens is {context_tokens}, but {path} is made for {positions} positions. Lower model.context_tokens."
+        )
+
+
+def resolve_device(device: str) -> torch.device:
+    """ "auto", "cpu" or "cuda" as a torch device. Raises `UserError` when there is no CUDA device to use."""
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise UserError(
+            'engine.device is "cuda", but torch finds no CUDA device. Set engine.device to "cpu" or "auto".'
+        )
+    return torch.device(device)
+
+
+def set_threads(threads: int, device: torch.device) -> int:
+    """Set torch's thread count, measuring it first when `threads` is 0 (on the CPU); returns the count in force."""
+    if device.type != "cpu" and threads == 0:
+        return torch.get_num_threads()
+    count = threads or choose_threads(thread_candidates())
+    torch.set_num_threads(count)
+    return count
+
+
+def _default_cache_bytes(device: torch.device) -> int:
+    if device.type == "cuda":
+        free, _total = torch.cuda.mem_get_info(device)
+        return free // 2
+    import os
+
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4

@@ -1,0 +1,112 @@
+"""Model directories: where they are, whether they fit, and reading them. Only ordinary Hugging Face directories with safetensors weights.
+
+Nothing here downloads and nothing here runs code from a model directory (`trust_remote_code` stays off, pickled weights are refused).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trainer.errors import UserError
+
+if TYPE_CHECKING:
+    import torch
+
+STARTER_NAME = "builtin:starter"
+STARTER_DIRECTORY = Path(__file__).parent / "starter" / "model"
+
+
+def resolve_model_path(path: str) -> Path:
+    """The model directory a setting names; `builtin:starter` is the model in the repository.
+
+    Raises `UserError` when it does not exist, is no model directory, or holds only pickled weights.
+    """
+    if path.startswith("builtin:"):
+        if path != STARTER_NAME:
+            raise UserError(f"model.path: unknown built-in model {path!r}; the only one is {STARTER_NAME!r}.")
+        directory = STARTER_DIRECTORY
+    else:
+        directory = Path(path).expanduser().absolute()
+    if not directory.exists():
+        raise UserError(
+            f"model.path: {directory} does not exist. Give a Hugging Face model directory or {STARTER_NAME!r}."
+        )
+    if not directory.is_dir():
+        raise UserError(f"model.path: {directory} is a file. Give the directory that holds config.json.")
+    if not (directory / "config.json").is_file():
+        raise UserError(f"model.path: {directory} has no config.json, so it is no Hugging Face model directory.")
+    if not weight_files(directory):
+        raise UserError(
+            f"model.path: {directory} has no *.safetensors weights. Save the model with save_pretrained(safe_serialization=True)."
+        )
+    return directory
+
+
+def weight_files(directory: Path) -> list[Path]:
+    """The safetensors files of the model, in name order; those the index names when there is an index."""
+    index = directory / "model.safetensors.index.json"
+    if index.is_file():
+        names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
+        return [directory / Path(name).name for name in names]
+    return sorted(directory.glob("*.safetensors"))
+
+
+def read_weights(directory: Path) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield (Hugging Face parameter name, tensor on the CPU), one tensor in memory at a time.
+
+    Raises `UserError` when a weight file is missing or damaged.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    for file in weight_files(directory):
+        try:
+            with safe_open(file, framework="pt") as tensors:
+                for name in tensors.keys():  # noqa: SIM118 - not a dict, it has no __iter__
+                    yield name, tensors.get_tensor(name)
+        except (SafetensorError, OSError) as error:
+            raise UserError(f"Model weights {file} cannot be read ({error}). Copy the file again.") from error
+
+
+def load_config(directory: Path) -> Any:
+    """The model's Hugging Face config. Raises `UserError` when transformers does not know the architecture."""
+    from transformers import AutoConfig
+
+    try:
+        return AutoConfig.from_pretrained(directory, local_files_only=True)
+    except (OSError, ValueError, KeyError) as error:
+        raise UserError(f"{directory}/config.json does not describe a model this version can load: {error}") from error
+
+
+def load_tokenizer(directory: Path) -> Any:
+    """The model's fast tokenizer. Raises `UserError` when there is none."""
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(directory, local_files_only=True)
+    except (OSError, ValueError, KeyError) as error:
+        raise UserError(
+            f"{directory} has no tokenizer this version can load: {error}. Save it with tokenizer.save_pretrained()."
+        ) from error
+
+
+def load_model(directory: Path, *, dtype: torch.dtype, device: str, attention: str = "sdpa") -> Any:
+    """The Hugging Face causal language model with all its weights. Raises `UserError` when they do not fit the config."""
+    import transformers
+
+    library: Any = transformers  # its annotations do not cover output_loading_info
+    library.utils.logging.disable_progress_bar()
+    try:
+        model, report = library.AutoModelForCausalLM.from_pretrained(
+            directory, local_files_only=True, dtype=dtype, attn_implementation=attention, output_loading_info=True
+        )
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise UserError(f"{directory} cannot be loaded as a causal language model: {error}") from error
+    if report["missing_keys"]:
+        missing = sorted(report["missing_keys"])
+        raise UserError(
+            f"{directory} lacks {len(missing)} weights its config asks for, first {missing[0]}. Save the model again."
+        )
+    return model.to(device)
