@@ -2,7 +2,8 @@
 
 from sandbox.errors import EnvironmentFault, FaultKind, HostError, SandboxUnavailable
 from sandbox.facade import Sandbox
-from sandbox.host import TIERS, SandboxHost
+from sandbox.host import SandboxHost
+from sandbox.isolation.tiers import TIERS
 from sandbox.limits import Limits
 from sandbox.results import EnvironmentHandle, EpisodeHandle, Opened, Report, StageOutcome, Stepped
 

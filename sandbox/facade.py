@@ -47,6 +47,11 @@ class Sandbox:
         return self._host.tier
 
     @property
+    def layers(self) -> list[str]:
+        """Names of the layers around the workers, beside rlimits and seccomp."""
+        return list(self._host.layers)
+
+    @property
     def limits(self) -> Limits:
         """The limits in force."""
         return self._host.limits

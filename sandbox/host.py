@@ -11,14 +11,14 @@ from typing import Any
 
 from sandbox.errors import EnvironmentFault, HostError, SandboxUnavailable
 from sandbox.inside.modules import flavour_of
+from sandbox.isolation.tiers import TIERS
 from sandbox.limits import Limits
 from sandbox.results import EnvironmentHandle, EpisodeHandle, Opened, Report, Stepped
 from sandbox.version import Counters, EpisodeRecord, Version
 from sandbox.worker_link import WorkerLink
 from sandbox.zygote_link import ZygoteLink
 
-# Strongest first. `sealed` refuses every file, path, process, socket and signal by itself; the others add walls to it.
-TIERS: tuple[str, ...] = ("sealed",)
+REFUSAL = "generated code is not run on this machine: "
 _SEED_BITS = 63
 
 
@@ -33,6 +33,7 @@ class SandboxHost:
         self.limits = limits or Limits()
         self.counters = Counters()
         self.tier = ""
+        self.layers: list[str] = []
         self._tiers = (minimum_tier,) if only else TIERS[: TIERS.index(minimum_tier) + 1]
         self._zygotes: dict[str, ZygoteLink] = {}
         self._starting: dict[str, asyncio.Lock] = {}
@@ -59,12 +60,10 @@ class SandboxHost:
             await trial.close()
             self._zygotes["plain"] = zygote
             self.tier = tier
+            self.layers = zygote.layers
             return
-        raise SandboxUnavailable(
-            "generated code is not run on this machine: "
-            + "; ".join(complaints)
-            + ". `python -m sandbox check` says more."
-        )
+        why = "; ".join(complaints)
+        raise SandboxUnavailable(f"{REFUSAL}{why} (`python -m sandbox check` tells tier by tier)")
 
     # --- processes --------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,8 @@ import sys
 
 from sandbox.errors import HostError, SandboxUnavailable
 from sandbox.facade import Sandbox
-from sandbox.host import TIERS
+from sandbox.host import REFUSAL
+from sandbox.isolation.tiers import TIERS
 from sandbox.limits import Limits
 
 _SMALLEST = """
@@ -22,6 +23,12 @@ class SmallestEnv:
 """
 
 
+_ADVICE = (
+    "run as root with CAP_SYS_ADMIN, or allow unprivileged user namespaces "
+    "(kernel.unprivileged_userns_clone, user.max_user_namespaces, an AppArmor profile with `userns`)"
+)
+
+
 def _try_tier(tier: str, limits: Limits) -> tuple[bool, str]:
     """Whether a tier starts, passes its self-test and plays one episode here, and the words for it."""
     try:
@@ -33,24 +40,27 @@ def _try_tier(tier: str, limits: Limits) -> tuple[bool, str]:
             (stepped,) = sandbox.step_many([(opened.episode, "hello")])
             if isinstance(stepped, Exception) or stepped.reward != 0.5:
                 return False, f"self-test passed, but the smallest environment answered {stepped}"
+            layers = ", ".join([*sandbox.layers, "seccomp without files", "rlimits"])
     except (SandboxUnavailable, HostError) as error:
-        return False, str(error)
-    return True, "starts, passes its self-test, plays an episode"
+        return False, str(error).removeprefix(REFUSAL)
+    return True, layers
 
 
 def check() -> tuple[bool, list[str]]:
     """Whether any tier works, and the lines to print."""
     limits = Limits()
     kernel = f"{platform.system()} {platform.release()} {platform.machine()}, Python {platform.python_version()}"
-    lines = [f"machine   {kernel}", f"worker    {sys.executable}"]
+    lines = [f"machine     {kernel}", f"worker      {sys.executable}"]
     reached = ""
     for tier in TIERS:
         works, words = _try_tier(tier, limits)
-        lines.append(f"{tier:<10}{'yes' if works else 'no '}  {words}")
+        lines.append(f"{tier:<12}{'yes' if works else 'no '}  {words}")
         if works and not reached:
             reached = tier
+    if reached and reached != TIERS[0]:
+        lines.append(f"to raise it {_ADVICE}")
     if reached:
-        lines.append(f"chosen    {reached}: the strongest tier that passed every question of its self-test")
+        lines.append(f"chosen      {reached}: the strongest tier that passed every question of its self-test")
     else:
-        lines.append("chosen    none: generated code is refused on this machine")
+        lines.append("chosen      none: generated code is refused on this machine")
     return bool(reached), lines

@@ -64,6 +64,7 @@ class ZygoteLink:
         self.tier = tier
         self.alive = True
         self.missing: list[str] = []
+        self.layers: list[str] = []
         self._loop = asyncio.get_running_loop()
         self._next_id = 0
         self._ready: asyncio.Future[dict[str, Any]] = self._loop.create_future()
@@ -111,6 +112,7 @@ class ZygoteLink:
             await link.close(limits.close_s)
             raise
         link.missing = [str(name) for name in answer.get("missing", [])]
+        link.layers = [str(name) for name in answer.get("layers", [])]
         return link
 
     def _on_message(self) -> None:
@@ -233,7 +235,7 @@ class ZygoteLink:
         if self._process.returncode is None:
             raise HostError(f"the zygote {self._process.pid} did not die within {wait_s:g} s")
         lines = words.decode("utf-8", "replace").strip().splitlines()
-        return lines[-1] if lines else ""
+        return lines[-1].removeprefix("sandbox.isolation.kernel.IsolationError: ") if lines else ""
 
 
 def _settings(flavour: str, tier: str, limits: Limits) -> dict[str, Any]:

@@ -21,8 +21,8 @@ from typing import Any
 
 from sandbox.inside import modules, self_test
 from sandbox.inside.worker import Settings, Worker
-from sandbox.isolation import seccomp
-from sandbox.isolation.seccomp import IsolationError
+from sandbox.isolation import seccomp, tiers
+from sandbox.isolation.kernel import IsolationError
 from sandbox.protocol import encode_frame
 
 _MESSAGE_BYTES = 4096
@@ -147,7 +147,10 @@ def main(control_descriptor: int, host_pid: int) -> None:
     settings = json.loads(control.recv(_MESSAGE_BYTES))
     missing = modules.preload(settings["flavour"])
     zygote = Zygote(control, settings)
+    parent = os.getppid()
+    layers = tiers.enter(settings["tier"])
+    seccomp.die_with_parent(0 if settings["tier"] == "namespaces" else parent)
     gc.collect()
     gc.freeze()
-    control.send(json.dumps({"ready": settings["flavour"], "missing": missing}).encode())
+    control.send(json.dumps({"ready": settings["flavour"], "missing": missing, "layers": layers}).encode())
     zygote.serve()

@@ -10,9 +10,11 @@ import ctypes
 import errno
 import os
 import platform
+import signal
 import struct
 from collections.abc import Sequence
 
+from sandbox.isolation.kernel import IsolationError, call, prctl
 from sandbox.isolation.syscalls import ARCHITECTURES, Architecture
 
 # Calls allowed with any arguments. No call here creates a descriptor, a process, a mapping of a file, or touches another
@@ -38,13 +40,9 @@ _KILL, _ERRNO, _ALLOW = 0x80000000, 0x00050000, 0x7FFF0000
 _NR, _ARCH, _ARGS = 0, 4, 16
 _X32_BIT = 0x40000000
 _PROT_EXEC = 4
-_PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 38, 22, 2
+_PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 1, 38, 22, 2
 
 _Instruction = tuple[int, int, int, int]
-
-
-class IsolationError(Exception):
-    """A layer could not be put on; the process must not run generated code."""
 
 
 def this_architecture() -> Architecture:
@@ -108,27 +106,23 @@ class _Program(ctypes.Structure):
 
 def no_new_privileges() -> None:
     """Set no_new_privs on this process; raises `IsolationError`."""
-    _prctl(_PR_SET_NO_NEW_PRIVS, 1, "no_new_privs")
+    prctl(_PR_SET_NO_NEW_PRIVS, 1, "no_new_privs")
 
 
 def install(program: bytes) -> None:
     """Install a BPF program on this (single-threaded) process; raises `IsolationError`. There is no way back."""
     block = _Program(len(program) // 8, program)
-    libc = ctypes.CDLL(None, use_errno=True)
     zero = ctypes.c_ulong(0)
-    if libc.prctl(_PR_SET_SECCOMP, ctypes.c_ulong(_SECCOMP_MODE_FILTER), ctypes.byref(block), zero, zero) != 0:
-        raise IsolationError(f"seccomp filter refused: {os.strerror(ctypes.get_errno())}")
-
-
-def _prctl(option: int, value: int, what: str) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    zero = ctypes.c_ulong(0)
-    if libc.prctl(option, ctypes.c_ulong(value), zero, zero, zero) != 0:
-        raise IsolationError(f"{what} refused: {os.strerror(ctypes.get_errno())}")
+    mode = ctypes.c_ulong(_SECCOMP_MODE_FILTER)
+    call("prctl", _PR_SET_SECCOMP, mode, ctypes.byref(block), zero, zero, what="seccomp filter")
 
 
 def die_with_parent(expected_parent: int) -> None:
-    """Ask for SIGKILL when the parent (thread) ends; raises `IsolationError` when it is already gone."""
-    _prctl(1, 9, "parent-death signal")
+    """Ask for SIGKILL when the parent (thread) ends; raises `IsolationError` when it is already gone.
+
+    A change of user id undoes it, so it is asked for again after one. `expected_parent` is 0 for a parent in an outer
+    process namespace.
+    """
+    prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, "parent-death signal")
     if os.getppid() != expected_parent:
         raise IsolationError("the parent process is gone")
