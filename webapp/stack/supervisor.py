@@ -255,16 +255,16 @@ class Supervisor:
         told: set[int] = set()
         while strays := children_of(os.getpid()):
             for pid in strays:
-                late = time.monotonic() > deadline
-                with suppress(ProcessLookupError):
-                    if late or pid not in told:
-                        os.kill(pid, signal.SIGKILL if late else signal.SIGTERM)
+                command = command_of(pid).decode(errors="replace")
                 with suppress(ChildProcessError):
-                    if os.waitpid(pid, os.WNOHANG)[0] == 0 and pid not in told:
-                        told.add(pid)
-                        self._console.say(
-                            f"ending a left-over process: {command_of(pid).decode(errors='replace')[:100]} ({pid})"
-                        )
+                    if os.waitpid(pid, os.WNOHANG)[0] == pid:
+                        continue  # had ended already
+                if pid not in told:
+                    told.add(pid)
+                    self._console.say(f"ending a left-over process: {command[:100]} ({pid})")
+                    os.kill(pid, signal.SIGTERM)
+                elif time.monotonic() > deadline:
+                    os.kill(pid, signal.SIGKILL)
             self._selector.select(_STARTING_TICK_S)
             if time.monotonic() > deadline + _STRAY_GRACE_S:
                 self._console.say(
