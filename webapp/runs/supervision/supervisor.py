@@ -50,12 +50,12 @@ class Supervisor:
         claim: Claim,
         *,
         shutting_down: Callable[[], bool] = lambda: False,
-        program: Sequence[str] = TRAINER,
+        program: Sequence[str] | None = None,
         patience: Patience | None = None,
     ) -> None:
         self._claim = claim
         self._asked_to_go = shutting_down
-        self._program = program
+        self._program = program or TRAINER
         self._patience = patience or Patience()
         self._ingester = Ingester(run_id=claim.run_id, directory=claim.directory.root)
         self._relay = Relay(claim)
