@@ -31,6 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     os.environ.update(_services.enter_context(throwaway_services()))
     os.environ["SPADEWORK_PUBLIC_URL"] = "http://127.0.0.1:8400"
+    os.environ["SPADEWORK_STATIC_MANIFEST"] = "no"  # pages find static files without collectstatic having run
     os.environ["DJANGO_SETTINGS_MODULE"] = SETTINGS
     from django.conf import settings
 

@@ -10,4 +10,4 @@ os.environ.setdefault("REDIS_URL", "redis://127.0.0.1:1/0")
 if "SPADEWORK_SECRET_KEY_FILE" not in os.environ:
     os.environ.setdefault("SPADEWORK_SECRET_KEY", secrets.token_urlsafe(48))
 
-from webapp.settings import *  # noqa: E402, F403
+from webapp.settings import *  # noqa: F403

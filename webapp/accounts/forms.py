@@ -15,7 +15,7 @@ from webapp.accounts.roles import Role
 if TYPE_CHECKING:
     # Generic for the type checker only; at run time Django's classes take no parameter.
     _SetPassword = SetPasswordForm[User]
-    _ChangePassword = PasswordChangeForm[User]
+    _ChangePassword = PasswordChangeForm
 else:
     _SetPassword = SetPasswordForm
     _ChangePassword = PasswordChangeForm
@@ -36,7 +36,7 @@ class NewPasswordForm(_SetPassword):
     """A new password, twice."""
 
     def __init__(self, user: User, *args: object, **kwargs: object) -> None:
-        super().__init__(user, *args, **kwargs)  # type: ignore[arg-type]
+        super().__init__(user, *args, **kwargs)
         self.fields["new_password1"].label = "New password"
         self.fields["new_password1"].help_text = "At least 10 characters; not a common password, not only digits."
         self.fields["new_password2"].label = "The same again"
@@ -47,7 +47,7 @@ class ChangePasswordForm(_ChangePassword):
     """The old password and a new one, twice."""
 
     def __init__(self, user: User, *args: object, **kwargs: object) -> None:
-        super().__init__(user, *args, **kwargs)  # type: ignore[arg-type]
+        super().__init__(user, *args, **kwargs)
         self.fields["old_password"].label = "Present password"
         self.fields["new_password1"].label = "New password"
         self.fields["new_password1"].help_text = "At least 10 characters; not a common password, not only digits."
@@ -58,7 +58,7 @@ class ChangePasswordForm(_ChangePassword):
 class RoleForm(forms.Form):
     """One of the four roles."""
 
-    role = forms.ChoiceField(choices=ROLE_CHOICES, initial=Role.VIEWER.value, label="Role")
+    role = forms.ChoiceField(choices=ROLE_CHOICES, initial=Role.VIEWER.value, label="Role", widget=forms.RadioSelect)
 
     def chosen_role(self) -> Role:
         """The role after validation."""

@@ -29,7 +29,9 @@ def _digest(token: str) -> str:
 def create_link(*, user: User, purpose: OneTimeLink.Purpose, created_by: User | None) -> str:
     """Make a link for ``user`` and return its full address; earlier unused links of the same purpose stop working."""
     now = timezone.now()
-    OneTimeLink.objects.filter(user=user, purpose=purpose, used_at__isnull=True, expires_at__gt=now).update(expires_at=now)
+    OneTimeLink.objects.filter(user=user, purpose=purpose, used_at__isnull=True, expires_at__gt=now).update(
+        expires_at=now
+    )
     token = secrets.token_urlsafe(_TOKEN_BYTES)
     OneTimeLink.objects.create(
         user=user,

@@ -24,6 +24,9 @@ class User(AbstractUser):
 
     theme = models.CharField(max_length=6, choices=Theme.choices, default=Theme.SYSTEM)
 
+    # The role once it was read (in a tuple: None is an answer too); see roles.role_of.
+    role_memo: tuple[Role | None] | None = None
+
     REQUIRED_FIELDS: ClassVar[list[str]] = []
 
     @property

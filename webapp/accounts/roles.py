@@ -31,7 +31,7 @@ class Role(StrEnum):
 
 
 _EXPLANATIONS = {
-    Role.VIEWER: "sees every run, environment and episode; changes nothing",
+    Role.VIEWER: "sees every run, environment and episode, changes nothing",
     Role.REVIEWER: "also flags environments and works on review queues",
     Role.OPERATOR: "also starts, pauses, stops and clones runs",
     Role.ADMIN: "also invites people and changes their roles",
@@ -43,18 +43,16 @@ def role_of(user: User | AnonymousUser) -> Role | None:
 
     The answer is kept on the user object, which lives for one request (consumers fetch the user afresh to re-check).
     """
-    if not user.is_authenticated or not user.is_active:
+    if user.is_anonymous or not user.is_active:
         return None
-    known: Role | None | str = getattr(user, "_spadework_role", "unread")
-    if known != "unread":
-        return known  # type: ignore[return-value]
-    if user.is_superuser:
-        strongest: Role | None = Role.ADMIN
-    else:
-        names = {group.name for group in user.groups.all()}
-        strongest = max((role for role in Role if role.value in names), key=lambda role: role.rank, default=None)
-    user._spadework_role = strongest  # type: ignore[union-attr]
-    return strongest
+    if user.role_memo is None:
+        if user.is_superuser:
+            strongest: Role | None = Role.ADMIN
+        else:
+            names = {group.name for group in user.groups.all()}
+            strongest = max((role for role in Role if role.value in names), key=lambda role: role.rank, default=None)
+        user.role_memo = (strongest,)
+    return user.role_memo[0]
 
 
 def has_role(user: User | AnonymousUser, role: Role | str) -> bool:

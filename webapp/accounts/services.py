@@ -35,8 +35,7 @@ def _refuse_to_lose_last_admin(user: User) -> None:
 def _give_role(user: User, role: Role) -> None:
     user.groups.remove(*Group.objects.filter(name__in=[item.value for item in Role]))
     user.groups.add(Group.objects.get(name=role.value))
-    if hasattr(user, "_spadework_role"):
-        del user._spadework_role
+    user.role_memo = None
 
 
 @transaction.atomic

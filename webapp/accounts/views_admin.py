@@ -41,7 +41,9 @@ def invite(request: HttpRequest) -> HttpResponse:
         except services.NameTaken as error:
             form.add_error("username", f"{error}.")
         else:
-            return render(request, "accounts/link_created.html", {"person": person, "address": address, "invited": True})
+            return render(
+                request, "accounts/link_created.html", {"person": person, "address": address, "invited": True}
+            )
     return render(request, "accounts/invite.html", {"form": form})
 
 

@@ -41,11 +41,15 @@ class SampleForm(forms.Form):
     """One field of every kind."""
 
     name = forms.CharField(label="Name", help_text="What the run is called in lists.", initial="demo-17")
-    rollouts = forms.IntegerField(label="Rollouts", min_value=1, initial=60, help_text="Each ends with one policy update.")
+    rollouts = forms.IntegerField(
+        label="Rollouts", min_value=1, initial=60, help_text="Each ends with one policy update."
+    )
     temperature = forms.FloatField(label="Temperature", min_value=0, max_value=2, initial=3.5)
     preset = forms.ChoiceField(label="Preset", choices=[("demo", "demo"), ("games-4b", "games-4b (needs a GPU)")])
     note = forms.CharField(label="Note", widget=forms.Textarea, required=False)
-    deterministic = forms.BooleanField(label="Deterministic", required=False, initial=True, help_text="Slower; a resumed run repeats bit for bit.")
+    deterministic = forms.BooleanField(
+        label="Deterministic", required=False, initial=True, help_text="Slower; a resumed run repeats bit for bit."
+    )
 
 
 def _form() -> SampleForm:
@@ -66,21 +70,50 @@ def _runs() -> list[dict[str, Any]]:
         ("first-try", "failed", 0, 60, None, None, None, None, None, None, now - timedelta(days=3)),
         ("queued-up", "queued", 0, 400, None, None, None, None, None, None, now - timedelta(seconds=12)),
     ]
-    keys = ("name", "status", "rollout", "rollouts", "unhinted", "hinted", "regret", "regret_se", "reward", "tokens_per_s", "started")
+    keys = (
+        "name",
+        "status",
+        "rollout",
+        "rollouts",
+        "unhinted",
+        "hinted",
+        "regret",
+        "regret_se",
+        "reward",
+        "tokens_per_s",
+        "started",
+    )
     return [dict(zip(keys, row, strict=True), colour=index) for index, row in enumerate(rows)]
 
 
 def samples() -> dict[str, Any]:
     """The context of the design page."""
     now = timezone.now()
-    u = "won lost won won lost lost won lost lost turn_limit won lost won env_timeout lost won".split()
-    h = "won won won won lost won won won won won lost won won won won won".split()
+    won_or_lost = {"+": "won", "-": "lost", "t": "turn_limit", "!": "env_timeout"}
+    unhinted = [won_or_lost[mark] for mark in "+--++--+--t+-+!-+"]
+    hinted = [won_or_lost[mark] for mark in "++++-+++++-+++++"]
     return {
         "runs": _runs(),
-        "states": ["running", "queued", "paused", "stopping", "stopped", "completed", "failed", "lost", "reconnecting", "stale", "leaky"],
+        "states": [
+            "running",
+            "queued",
+            "paused",
+            "stopping",
+            "stopped",
+            "completed",
+            "failed",
+            "lost",
+            "reconnecting",
+            "stale",
+            "leaky",
+        ],
         "endings": ["won", "lost", "turn_limit", "context_full", "env_error"],
-        "unhinted_episodes": [{"status": status, "url": "#pair", "label": f"play {n}"} for n, status in enumerate(u)],
-        "hinted_episodes": [{"status": status, "url": "#pair", "label": f"play {n}"} for n, status in enumerate(h)],
+        "unhinted_episodes": [
+            {"status": status, "url": "#pair", "label": f"play {n}"} for n, status in enumerate(unhinted)
+        ],
+        "hinted_episodes": [
+            {"status": status, "url": "#pair", "label": f"play {n}"} for n, status in enumerate(hinted)
+        ],
         "stage_items": [
             {"name": "design", "state": "done", "done": 6, "total": 6},
             {"name": "gates", "state": "done", "done": 6, "total": 6, "note": "1 rejected"},
@@ -101,5 +134,12 @@ def samples() -> dict[str, Any]:
         "source": SOURCE,
         "hostile_text": HOSTILE,
         "form": _form(),
-        "moments": [now, now - timedelta(minutes=4), now - timedelta(hours=3), now - timedelta(days=5), now - timedelta(days=90), None],
+        "moments": [
+            now,
+            now - timedelta(minutes=4),
+            now - timedelta(hours=3),
+            now - timedelta(days=5),
+            now - timedelta(days=90),
+            None,
+        ],
     }

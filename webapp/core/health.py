@@ -17,7 +17,7 @@ def database_answers() -> bool:
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
-            return cursor.fetchone() == (1,)
+            return bool(cursor.fetchone() == (1,))
     except DatabaseError as error:
         _LOG.warning("Postgres does not answer: %s", error)
         return False
@@ -25,7 +25,9 @@ def database_answers() -> bool:
 
 def redis_answers() -> bool:
     """True when Valkey/Redis answers PING within two seconds."""
-    client = redis.Redis.from_url(settings.SPADEWORK_REDIS_URL, socket_timeout=_TIMEOUT_S, socket_connect_timeout=_TIMEOUT_S)
+    client = redis.Redis.from_url(
+        settings.SPADEWORK_REDIS_URL, socket_timeout=_TIMEOUT_S, socket_connect_timeout=_TIMEOUT_S
+    )
     try:
         return bool(client.ping())
     except redis.RedisError as error:

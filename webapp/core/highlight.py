@@ -53,5 +53,7 @@ def code_lines(source: str, *, language: str, prefix: str) -> SafeString:
         for number, text in enumerate(shown, start=1)
     )  # fmt: skip
     if len(lines) > len(shown):
-        html += format_html('<span class="line cut">{} more lines: download the file to see them</span>', len(lines) - len(shown))
+        html += format_html(
+            '<span class="line cut">{} more lines: download the file to see them</span>', len(lines) - len(shown)
+        )
     return mark_safe(html)  # noqa: S308 - built by format_html above

@@ -17,8 +17,19 @@ _MARKED = re.compile(
     "\uffa0\ufff9-\ufffb\ufffe\uffff\U000e0000-\U000e007f\ud800-\udfff]"
 )
 # A run of combining marks long enough to paint over the lines around it.
-_COMBINING = re.compile("([\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{4})[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]+")
-_NAMES = {"\x00": "NUL", "\x07": "BEL", "\x08": "BS", "\r": "CR", "\x1b": "ESC", "\x7f": "DEL", "\u200b": "ZWSP", "\ufeff": "BOM"}
+_COMBINING = re.compile(
+    "([\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{4})[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]+"
+)
+_NAMES = {
+    "\x00": "NUL",
+    "\x07": "BEL",
+    "\x08": "BS",
+    "\r": "CR",
+    "\x1b": "ESC",
+    "\x7f": "DEL",
+    "\u200b": "ZWSP",
+    "\ufeff": "BOM",
+}
 
 
 def _label(character: str) -> str:

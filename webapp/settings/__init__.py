@@ -1,14 +1,13 @@
 """Django's settings, read from the environment (README lists every variable); nothing here has an insecure default.
 
 Variables: DATABASE_URL, REDIS_URL, SPADEWORK_SECRET_KEY_FILE or SPADEWORK_SECRET_KEY, SPADEWORK_PUBLIC_URL, SPADEWORK_EXTRA_ORIGINS,
-SPADEWORK_HTTPS, SPADEWORK_DEBUG, SPADEWORK_HOME, SPADEWORK_STATIC_ROOT, SPADEWORK_DB_POOL, SPADEWORK_LOG_LEVEL.
+SPADEWORK_HTTPS, SPADEWORK_DEBUG, SPADEWORK_HOME, SPADEWORK_STATIC_ROOT, SPADEWORK_STATIC_MANIFEST,
+SPADEWORK_DB_POOL, SPADEWORK_LOG_LEVEL.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-
-from kombu import Queue
 
 from webapp.core.features import installed_features
 from webapp.settings.env import (
@@ -45,7 +44,7 @@ ALLOWED_HOSTS = _origins.hosts
 CSRF_TRUSTED_ORIGINS = _origins.http_origins
 
 SPADEWORK_HTTPS = envbool("SPADEWORK_HTTPS", default=_origins.https)
-if SPADEWORK_HTTPS != _origins.https:
+if _origins.https != SPADEWORK_HTTPS:
     raise BadSetting(
         "SPADEWORK_HTTPS",
         f"is {'yes' if SPADEWORK_HTTPS else 'no'} but SPADEWORK_PUBLIC_URL is {_origins.public}",
@@ -174,7 +173,7 @@ CELERY_TASK_SERIALIZER = "json"
 CELERY_RESULT_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]
 CELERY_TASK_DEFAULT_QUEUE = "default"
-CELERY_TASK_QUEUES = [Queue("default"), Queue("gpu")]
+CELERY_TASK_QUEUES = {name: {"exchange": name, "routing_key": name} for name in ("default", "gpu")}
 CELERY_TASK_CREATE_MISSING_QUEUES = False
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 # Tasks only launch work whose truth is a leased row in Postgres. Acknowledged early, a killed task is lost and the lease
@@ -229,15 +228,17 @@ TIME_ZONE = "UTC"
 STATIC_URL = "/static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 STATIC_ROOT = envpath("SPADEWORK_STATIC_ROOT", default=SPADEWORK_HOME / "static")
+# Names with a content hash, from the manifest collectstatic writes. Off (tests, development) files are served from static/.
+_static_manifest = envbool("SPADEWORK_STATIC_MANIFEST", default=not DEBUG)
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {
-        "BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"
-        if DEBUG
-        else "whitenoise.storage.CompressedManifestStaticFilesStorage"
+        "BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"
+        if _static_manifest
+        else "django.contrib.staticfiles.storage.StaticFilesStorage"
     },
 }
-WHITENOISE_USE_FINDERS = DEBUG
+WHITENOISE_USE_FINDERS = not _static_manifest
 WHITENOISE_AUTOREFRESH = DEBUG
 DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024
 MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"

@@ -119,7 +119,11 @@ def parse_url(name: str, text: str, *, schemes: Sequence[str], example: str) -> 
 
 def envurl(name: str, *, schemes: Sequence[str], example: str, default: str | None = None) -> SplitResult:
     """A URL with one of ``schemes``. Without a default the variable is required. Raises BadSetting."""
-    text = envstr(name, expected=f"a URL like {example}") if default is None else envstr(name, expected="", default=default)
+    text = (
+        envstr(name, expected=f"a URL like {example}")
+        if default is None
+        else envstr(name, expected="", default=default)
+    )
     return parse_url(name, text, schemes=schemes, example=example)
 
 

@@ -14,4 +14,6 @@ def refuse_celery_environment() -> None:
     """Raise BadSetting when the environment would make Celery talk to a broker other than REDIS_URL's."""
     for name in _CELERY_VARIABLES:
         if os.environ.get(name):
-            raise BadSetting(name, "is set, and Celery would obey it over REDIS_URL", "nothing (unset it) and use REDIS_URL")
+            raise BadSetting(
+                name, "is set, and Celery would obey it over REDIS_URL", "nothing (unset it) and use REDIS_URL"
+            )

@@ -83,7 +83,9 @@ _FAULT = ("fault", "warn")
 def outcome(status: str) -> SafeString:
     """How an episode ended, as a chip with the same mark the strips use: won, lost, a limit, or a fault."""
     shape, tone = _OUTCOMES.get(status, _FAULT)
-    return format_html('<span class="chip {}"><span class="pip {}"></span>{}</span>', tone, shape, status.replace("_", " "))
+    return format_html(
+        '<span class="chip {}"><span class="pip {}"></span>{}</span>', tone, shape, status.replace("_", " ")
+    )
 
 
 @register.inclusion_tag("components/outcomes.html")
@@ -116,7 +118,7 @@ def when(moment: datetime | None) -> SafeString:
 
 
 def relative(*, moment: datetime, now: datetime) -> str:
-    """"3 s ago", "4 min ago", "2 h ago", "5 d ago", then the date; the future is "in 3 s"."""
+    """ "3 s ago", "4 min ago", "2 h ago", "5 d ago", then the date; the future is "in 3 s"."""
     gap = (now - moment).total_seconds()
     steps = abs(gap)
     if steps < 1:
@@ -141,7 +143,9 @@ def copy(text: object, label: str = "copy") -> dict[str, Any]:
 
 
 @register.inclusion_tag("components/figure.html")
-def figure(label: str, value: object, unit: str = "", note: str = "", key: str = "", arm_name: str = "") -> dict[str, Any]:
+def figure(
+    label: str, value: object, unit: str = "", note: str = "", key: str = "", arm_name: str = ""
+) -> dict[str, Any]:
     """A key figure. ``key`` becomes data-figure, by which live updates find it; ``note`` is the small line below."""
     return {"label": label, "value": value, "unit": unit, "note": note, "key": key, "arm": arm_name}
 
@@ -178,20 +182,29 @@ def pager(context: Mapping[str, Any], page: Any, noun: str = "rows") -> dict[str
     query.pop("after", None)
     first = query.urlencode()
     query["after"] = page.next_cursor
-    return {"page": page, "noun": noun, "first": f"?{first}", "next": f"?{query.urlencode()}" if page.next_cursor else ""}
+    return {
+        "page": page,
+        "noun": noun,
+        "first": f"?{first}",
+        "next": f"?{query.urlencode()}" if page.next_cursor else "",
+    }
 
 
 @register.inclusion_tag("components/field.html")
 def field(bound: BoundField, unit: str = "", wide: bool = False) -> dict[str, Any]:
     """A form field: label, control, unit, help, errors, tied together for screen readers."""
     described = " ".join(
-        name for name, there in ((f"{bound.auto_id}_help", bound.help_text), (f"{bound.auto_id}_error", bound.errors)) if there
+        name
+        for name, there in ((f"{bound.auto_id}_help", bound.help_text), (f"{bound.auto_id}_error", bound.errors))
+        if there
     )
     attributes: dict[str, Any] = {"aria-describedby": described} if described else {}
     if bound.errors:
         attributes["aria-invalid"] = "true"
     widget = bound.field.widget
     kind = getattr(widget, "input_type", "textarea")
+    if kind == "radio":
+        return {"field": bound, "options": list(bound), "kind": kind, "wide": wide, "described": described}
     return {"field": bound, "control": bound.as_widget(attrs=attributes), "unit": unit, "wide": wide, "kind": kind}
 
 
