@@ -23,6 +23,11 @@ def _text(value: Any, cap_chars: int) -> str:
     return value
 
 
+def _clean(value: Any, cap_chars: int) -> str:
+    """Text a person or a log may see: control characters and the like become replacement characters."""
+    return NOT_TEXT.sub("\ufffd", _text(value, cap_chars))
+
+
 def _observation(value: Any, limits: Limits) -> str:
     text = _text(value, limits.observation_chars)
     if not text or NOT_TEXT.search(text):
@@ -40,7 +45,7 @@ def _info(value: Any, limits: Limits) -> dict[str, float]:
 
 
 def _printed(reply: list[Any], place: int, limits: Limits) -> str:
-    return _text(reply[place], limits.stdout_bytes) if len(reply) > place else ""
+    return _clean(reply[place], limits.stdout_bytes) if len(reply) > place else ""
 
 
 def fault_of(reply: Any, limits: Limits) -> EnvironmentFault | None:
@@ -59,10 +64,10 @@ def fault_of(reply: Any, limits: Limits) -> EnvironmentFault | None:
     return EnvironmentFault(
         kind,
         stage,
-        _text(message, 2_000),
+        _clean(message, 2_000),
         line,
-        _text(trace, limits.traceback_chars),
-        _text(printed, limits.stdout_bytes),
+        _clean(trace, limits.traceback_chars),
+        _clean(printed, limits.stdout_bytes),
     )
 
 
