@@ -16,7 +16,7 @@ def operator(db: None) -> Any:
 
     from webapp.accounts.models import User
 
-    user = User.objects.create_user("olga", password="a long enough passphrase")
+    user = User.objects.create_user("olga")
     user.groups.add(Group.objects.get_or_create(name="operator")[0])
     return user
 
