@@ -1,0 +1,273 @@
+"""The recipe of the built-in model: tokenizer, pre-training, saving. Seeded, resumable, one process, CPU.
+
+Shapes: B rows of a batch, T tokens of a row, K trained tokens of a batch, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed
+import torch.multiprocessing
+from torch.nn import functional as F
+
+from trainer.starter.data import Example, documents, stream
+from trainer.starter.tokens import END, PAD, VOCAB_SIZE, load_tokenizer, train_tokenizer
+
+TOKENIZER_CHUNKS = 10
+TOKENIZER_CHUNK_BASE = 10_000_000  # chunks that training never reaches
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """Everything the weights depend on."""
+
+    seed: int = 7
+    steps: int = 6000
+    batch_tokens: int = 2048
+    designs_per_chunk: int = 120
+    learning_rate: float = 3e-3
+    warmup_steps: int = 150
+    weight_decay: float = 0.05
+    hidden: int = 128
+    layers: int = 5
+    mlp: int = 384
+    context_tokens: int = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One training row: token ids and, per token, whether it is trained on (1) or context (0)."""
+
+    ids: list[int]
+    mask: list[int]
+
+
+def encode_rows(tokenizer: Any, examples: Sequence[Example]) -> list[Row]:
+    """Rows of `examples`; each part is encoded apart, as the loop does, and every reply ends with the end-of-turn token."""
+    texts = [part for example in examples for part in example.parts]
+    encoded = iter(tokenizer(texts, add_special_tokens=False)["input_ids"])
+    end = tokenizer.convert_tokens_to_ids(END)
+    rows = []
+    for example in examples:
+        ids: list[int] = []
+        mask: list[int] = []
+        for position in range(len(example.parts)):
+            part = next(encoded)
+            if position % 2:
+                part = [*part, end]
+            ids += part
+            mask += [position % 2] * len(part)
+        rows.append(Row(ids, mask))
+    return rows
+
+
+def batches(rows: Sequence[Row], *, batch_tokens: int, rng: random.Random) -> list[list[Row]]:
+    """Rows of like length together, at most `batch_tokens` padded tokens a batch, batches shuffled."""
+    ordered = sorted(rows, key=lambda row: (len(row.ids), row.ids))
+    made: list[list[Row]] = [[]]
+    for row in ordered:
+        if made[-1] and len(row.ids) * (len(made[-1]) + 1) > batch_tokens:
+            made.append([])
+        made[-1].append(row)
+    rng.shuffle(made)
+    return made
+
+
+def new_model(recipe: Recipe, *, pad_id: int, end_id: int, vocab: int) -> Any:
+    """A freshly initialised `Qwen3ForCausalLM` with tied embeddings."""
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    torch.manual_seed(recipe.seed)
+    config = Qwen3Config(
+        vocab_size=vocab,
+        hidden_size=recipe.hidden,
+        intermediate_size=recipe.mlp,
+        num_hidden_layers=recipe.layers,
+        num_attention_heads=recipe.hidden // 32,
+        num_key_value_heads=max(1, recipe.hidden // 64),
+        head_dim=32,
+        max_position_embeddings=recipe.context_tokens,
+        tie_word_embeddings=True,
+        rope_theta=10_000.0,
+        bos_token_id=None,
+        eos_token_id=end_id,
+        pad_token_id=pad_id,
+        attn_implementation="sdpa",
+    )
+    return Qwen3ForCausalLM(config)
+
+
+def batch_loss(model: Any, rows: Sequence[Row], *, pad_id: int) -> torch.Tensor:
+    """Summed cross-entropy of the trained tokens. Rows are padded on the right, so causal attention needs no mask."""
+    width = max(len(row.ids) for row in rows)
+    ids_BT = torch.tensor([row.ids + [pad_id] * (width - len(row.ids)) for row in rows])
+    mask_BT = torch.tensor([row.mask + [0] * (width - len(row.mask)) for row in rows], dtype=torch.bool)
+    hidden_BTD = model.model(input_ids=ids_BT, use_cache=False).last_hidden_state
+    trained_BT = mask_BT[:, 1:]
+    logits_KV = model.lm_head(hidden_BTD[:, :-1][trained_BT])
+    return F.cross_entropy(logits_KV.float(), ids_BT[:, 1:][trained_BT], reduction="sum")
+
+
+def learning_rate(recipe: Recipe, step: int) -> float:
+    """Linear warm-up, flat to a third of the run, then linear decay to zero: most of the gain comes while it decays."""
+    warm = min(1.0, (step + 1) / recipe.warmup_steps)
+    flat = recipe.steps // 3
+    decay = 1.0 if step < flat else (recipe.steps - step) / (recipe.steps - flat)
+    return recipe.learning_rate * warm * decay
+
+
+class Training:
+    """Model, optimiser and position in the stream; `save` and `load` make the build resumable."""
+
+    def __init__(self, recipe: Recipe, tokenizer: Any, *, rank: int = 0, ranks: int = 1) -> None:
+        self.recipe, self.tokenizer, self.rank, self.ranks = recipe, tokenizer, rank, ranks
+        self.pad_id, self.end_id = tokenizer.convert_tokens_to_ids(PAD), tokenizer.convert_tokens_to_ids(END)
+        self.model = new_model(recipe, pad_id=self.pad_id, end_id=self.end_id, vocab=len(tokenizer))
+        decayed = [p for p in self.model.parameters() if p.ndim > 1]
+        plain = [p for p in self.model.parameters() if p.ndim <= 1]
+        self.optimizer = torch.optim.AdamW(
+            [{"params": decayed, "weight_decay": recipe.weight_decay}, {"params": plain, "weight_decay": 0.0}],
+            lr=recipe.learning_rate,
+            betas=(0.9, 0.98),
+            fused=True,
+        )
+        self.step = self.chunk = self.tokens = 0
+        self.wall_s = 0.0
+
+    def run_chunk(self, chunk: int) -> float:
+        """Train on one chunk of the stream; returns its mean loss."""
+        recipe = self.recipe
+        examples = stream(documents(held_out=False), seed=recipe.seed, chunk=chunk, designs=recipe.designs_per_chunk)
+        rows = encode_rows(self.tokenizer, examples)
+        losses = []
+        order = random.Random(chunk)  # noqa: S311 - a seeded order, not a secret
+        for batch in batches(rows, batch_tokens=recipe.batch_tokens, rng=order):
+            if self.step >= recipe.steps:
+                break
+            for group in self.optimizer.param_groups:
+                group["lr"] = learning_rate(recipe, self.step)
+            count = sum(sum(row.mask) for row in batch)
+            mine = batch[self.rank :: self.ranks] or batch[:1]  # a rank without rows takes one and gives it no weight
+            weight = 1.0 if len(batch) > self.rank else 0.0
+            loss = batch_loss(self.model, mine, pad_id=self.pad_id) * (weight / count)
+            loss.backward()  # type: ignore[no-untyped-call]
+            self._add_up_gradients()
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+            self.optimizer.step()
+            self.optimizer.zero_grad(set_to_none=True)
+            self.step += 1
+            self.tokens += sum(len(row.ids) for row in batch)
+            losses.append(float(loss.detach()) * self.ranks)
+        return sum(losses) / len(losses)
+
+    def _add_up_gradients(self) -> None:
+        """Sum over the ranks, in one message: a thread of its own per process loses far less to a busy neighbour than shared loops."""
+        if self.ranks == 1:
+            return
+        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
+        flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
+        torch.distributed.all_reduce(flat)
+        at = 0
+        for gradient in gradients:
+            gradient.copy_(flat[at : at + gradient.numel()].view_as(gradient))
+            at += gradient.numel()
+
+    def save(self, path: Path) -> None:
+        """Write the whole state aside and rename it into place."""
+        state = {
+            "recipe": asdict(self.recipe), "model": self.model.state_dict(), "optimizer": self.optimizer.state_dict(),
+            "step": self.step, "chunk": self.chunk, "tokens": self.tokens, "wall_s": self.wall_s,
+        }  # fmt: skip
+        aside = path.with_suffix(".part")
+        torch.save(state, aside)
+        aside.replace(path)
+
+    def load(self, path: Path) -> bool:
+        """Continue from `path` if it holds the same recipe; False when there is nothing to continue."""
+        if not path.exists():
+            return False
+        state = torch.load(path, weights_only=True)
+        if state["recipe"] != asdict(self.recipe):
+            return False
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.step, self.chunk, self.tokens = state["step"], state["chunk"], state["tokens"]
+        self.wall_s = state["wall_s"]
+        return True
+
+
+def tokenizer_texts(recipe: Recipe) -> Iterator[str]:
+    """Texts the merges are counted on: the training stream's own, from chunks that are never trained on, and all small numbers."""
+    shown = documents(held_out=False)
+    for chunk in range(TOKENIZER_CHUNKS):
+        for example in stream(shown, seed=recipe.seed, chunk=TOKENIZER_CHUNK_BASE + chunk, designs=160):
+            yield from example.parts
+    for _ in range(200):
+        yield " ".join(f"{number:02d} {number}" for number in range(100))
+
+
+def build(recipe: Recipe, *, work: Path, out: Path, processes: int) -> dict[str, Any]:
+    """Make the model directory `out`, continuing from `work` where a build was interrupted; returns the report."""
+    work.mkdir(parents=True, exist_ok=True)
+    if not (work / "tokenizer.json").exists():
+        train_tokenizer(tokenizer_texts(recipe)).save_pretrained(str(work))
+    meeting = work / "meeting"
+    meeting.unlink(missing_ok=True)
+    torch.multiprocessing.spawn(_train, args=(recipe, work, out, processes, meeting), nprocs=processes, daemon=True)
+    report: dict[str, Any] = json.loads((out / "build.json").read_text(encoding="utf-8"))
+    return report
+
+
+def _train(rank: int, recipe: Recipe, work: Path, out: Path, ranks: int, meeting: Path) -> None:
+    """One process of the build; rank 0 saves and reports."""
+    torch.set_num_threads(1)
+    if ranks > 1:
+        torch.distributed.init_process_group(
+            "gloo", init_method=meeting.absolute().as_uri(), rank=rank, world_size=ranks
+        )
+    training = Training(recipe, load_tokenizer(work), rank=rank, ranks=ranks)
+    resumed = training.load(work / "state.pt")
+    parameters = sum(p.numel() for p in training.model.parameters())
+    if rank == 0:
+        _say(
+            f"{'continuing at' if resumed else 'starting at'} step {training.step} of {recipe.steps}; {parameters} parameters",
+        )
+    loss = math.nan
+    while training.step < recipe.steps:
+        began = time.monotonic()
+        loss = training.run_chunk(training.chunk)
+        training.chunk += 1
+        training.wall_s += time.monotonic() - began
+        rate = training.tokens / training.wall_s
+        if rank == 0:
+            _say(
+                f"step {training.step}/{recipe.steps}  loss {loss:.4f}  {rate:.0f} tokens/s  {training.wall_s:.0f} s",
+            )
+            if training.chunk % 5 == 0 or training.step >= recipe.steps:
+                training.save(work / "state.pt")
+    if rank == 0:
+        training.model.save_pretrained(str(out), max_shard_size="1GB")
+        training.tokenizer.save_pretrained(str(out))
+        report = {
+            "recipe": asdict(recipe), "parameters": parameters, "vocabulary": VOCAB_SIZE, "tokens": training.tokens,
+            "wall_s": round(training.wall_s), "processes": ranks, "last_loss": round(loss, 4),
+        }  # fmt: skip
+        (out / "build.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    if ranks > 1:
+        torch.distributed.destroy_process_group()
+
+
+def _say(text: str) -> None:
+    """One line of progress, visible at once."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
