@@ -110,3 +110,25 @@ def load_model(directory: Path, *, dtype: torch.dtype, device: str, attention: s
             f"{directory} lacks {len(missing)} weights its config asks for, first {missing[0]}. Save the model again."
         )
     return model.to(device)
+
+
+def check_context(config: Any, path: Path, context_tokens: int) -> None:
+    """Raise `UserError` when the model is made for fewer positions than the run's context."""
+    positions = getattr(config, "max_position_embeddings", None)
+    if positions is not None and context_tokens > positions:
+        raise UserError(
+            f"model.context_tokens is {context_tokens}, but {path} is made for {positions} positions. Lower model.context_tokens."
+        )
+
+
+def resolve_device(device: str) -> torch.device:
+    """ "auto", "cpu" or "cuda" as a torch device. Raises `UserError` when there is no CUDA device to use."""
+    import torch
+
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise UserError(
+            'engine.device is "cuda", but torch finds no CUDA device. Set engine.device to "cpu" or "auto".'
+        )
+    return torch.device(device)

@@ -1,13 +1,14 @@
 """The built-in sampler: continuous batching over the hand-written Qwen3 decoder. CPU and one GPU, fp32 and bf16.
 
 Sequences occupy the first rows of the key-value cache; when some finish, the last rows move into the holes and waiting requests fill
-the end, so every decode step runs on a full block. Identical prompts are prefilled once. Every request draws from its own generator,
-so what it samples does not depend on its batch mates (up to rounding of the logits).
+the end, so every decode step runs on a full block. Identical prompts are prefilled once, and a prompt that continues an earlier
+sequence only from there on. Every request draws from its own generator, so what it samples does not depend on its batch mates (up to
+rounding of the logits).
 """
 
 from __future__ import annotations
 
-import math
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,11 +19,11 @@ import torch
 from trainer.errors import UserError
 from trainer.rollout.decoder import DecoderShape, KVCache, Qwen3Decoder, Segment, unsupported_reason
 from trainer.rollout.engine import Sampled, Sampler, SampleRequest, SamplerError
-from trainer.rollout.sampling import UniformStream, draw
-from trainer.rollout.threads import choose_threads, thread_candidates
-from trainer.weights import load_config, read_weights
+from trainer.rollout.prefixes import PrefixStore
+from trainer.rollout.sampling import DTYPES, UniformStream, draw, finished, room_for
+from trainer.rollout.threads import set_threads
+from trainer.weights import check_context, load_config, read_weights, resolve_device
 
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 _PREFILL_TOKENS = 4096  # tokens of one prefill pass: large enough for full speed, small enough for the caches
 
 _RESERVED_TOKENS = 256  # new tokens the cache has room for before it must grow
@@ -61,6 +62,7 @@ class BuiltinSampler(Sampler):
         self._threads = threads
         self._cache_bytes = cache_bytes or _default_cache_bytes(decoder.device)
         self._cache = self._new_cache()
+        self._prefixes = PrefixStore(self._cache_bytes // 4)
 
     @classmethod
     def from_directory(
@@ -89,6 +91,7 @@ class BuiltinSampler(Sampler):
 
     def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
         """See `Sampler`. Raises `InfrastructureError` when a weight is missing or of another shape."""
+        self._prefixes.clear()
         self._decoder.load(weights)
 
     def describe(self) -> Mapping[str, Any]:
@@ -103,22 +106,19 @@ class BuiltinSampler(Sampler):
         }
 
     def close(self) -> None:
-        """Free the cache."""
+        """Free the caches."""
         self._cache = self._new_cache()
+        self._prefixes.clear()
 
     def generate(self, requests: Sequence[SampleRequest]) -> list[Sampled | SamplerError]:
         """See `Sampler`. A prompt that leaves no room in the context, and logits that are not finite, are that request's error."""
         answers: dict[int, Sampled | SamplerError] = {}
         waiting: list[_Sequence] = []
         for index, request in enumerate(requests):
-            room = self.context_tokens - len(request.prompt_ids)
-            if not request.prompt_ids or room < 1 or request.max_new_tokens < 1:
-                answers[index] = SamplerError(
-                    f"a prompt of {len(request.prompt_ids)} tokens and {request.max_new_tokens} new ones do not fit "
-                    f"a context of {self.context_tokens}"
-                )
+            limit = room_for(request, self.context_tokens)
+            if isinstance(limit, SamplerError):
+                answers[index] = limit
                 continue
-            limit = min(request.max_new_tokens, room)
             stop, stream = frozenset(request.stop_ids), UniformStream(request.seed)
             waiting.append(_Sequence(index, request, limit, stop, stream, len(request.prompt_ids)))
         # Neighbours in this order have equal or similar prompts: one prefill serves equal ones, and little attention is wasted.
@@ -126,7 +126,9 @@ class BuiltinSampler(Sampler):
         with torch.inference_mode():
             self._run(waiting, answers)
         if any(isinstance(answer, SamplerError) for answer in answers.values()):
-            self._cache = self._new_cache()  # it may hold numbers that are not finite
+            # They may hold numbers that are not finite.
+            self._cache = self._new_cache()
+            self._prefixes.clear()
         return [answers[index] for index in range(len(requests))]
 
     def _run(self, waiting: list[_Sequence], answers: dict[int, Sampled | SamplerError]) -> None:
@@ -164,7 +166,7 @@ class BuiltinSampler(Sampler):
         leaders: dict[tuple[int, ...], int] = {}
         for offset, sequence in enumerate(new):
             leaders.setdefault(sequence.request.prompt_ids, offset)
-        segments = [Segment(first + offset, 0, prompt) for prompt, offset in leaders.items()]
+        segments = [self._continue_prefix(prompt, first + offset) for prompt, offset in leaders.items()]
         logits, start, tokens = [], 0, 0
         for end, segment in enumerate(segments, start=1):
             tokens += len(segment.token_ids)
@@ -177,6 +179,13 @@ class BuiltinSampler(Sampler):
             if leader != offset:
                 self._cache.copy_row(first + leader, first + offset, sequence.length)
         return torch.cat(logits)[[places[s.request.prompt_ids] for s in new]]
+
+    def _continue_prefix(self, prompt: tuple[int, ...], row: int) -> Segment:
+        """Fill a cache row with what is known of the prompt; returns the rest, at least its last token."""
+        kv, shared = self._prefixes.find(prompt, longest=len(prompt) - 1)
+        if kv is not None:
+            self._cache.write_row(row, kv, shared)
+        return Segment(row, shared, prompt[shared:])
 
     def _emit(self, sequences: Sequence[_Sequence], logits_BV: torch.Tensor) -> None:
         """Draw the next token of each sequence."""
@@ -196,6 +205,8 @@ class BuiltinSampler(Sampler):
             if answer is None:
                 continue
             answers[sequence.index] = answer
+            known = (*sequence.request.prompt_ids, *sequence.token_ids)[: sequence.length]
+            self._prefixes.add(known, self._cache.read_row(row, sequence.length))
             last = active.pop()
             if last is not sequence:
                 self._cache.copy_row(len(active), row, last.length)
@@ -205,52 +216,8 @@ class BuiltinSampler(Sampler):
         return KVCache(self._decoder.shape, dtype=self._decoder.dtype, device=self._decoder.device)
 
 
-def finished(
-    token_ids: Sequence[int], logprobs: Sequence[float], stop: frozenset[int], limit: int
-) -> Sampled | SamplerError | None:
-    """The answer of a sequence whose newest token is the last of `token_ids`; None while it goes on."""
-    if not math.isfinite(logprobs[-1]):
-        return SamplerError(f"logits are not finite at new token {len(token_ids)}")
-    if token_ids[-1] in stop:
-        return Sampled(tuple(token_ids), tuple(logprobs), "stop")
-    if len(token_ids) >= limit:
-        return Sampled(tuple(token_ids), tuple(logprobs), "length")
-    return None
-
-
-def check_context(config: Any, path: Path, context_tokens: int) -> None:
-    """Raise `UserError` when the model is made for fewer positions than the run's context."""
-    positions = getattr(config, "max_position_embeddings", None)
-    if positions is not None and context_tokens > positions:
-        raise UserError(
-            f"model.context_tokens is {context_tokens}, but {path} is made for {positions} positions. Lower model.context_tokens."
-        )
-
-
-def resolve_device(device: str) -> torch.device:
-    """ "auto", "cpu" or "cuda" as a torch device. Raises `UserError` when there is no CUDA device to use."""
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        raise UserError(
-            'engine.device is "cuda", but torch finds no CUDA device. Set engine.device to "cpu" or "auto".'
-        )
-    return torch.device(device)
-
-
-def set_threads(threads: int, device: torch.device) -> int:
-    """Set torch's thread count, measuring it first when `threads` is 0 (on the CPU); returns the count in force."""
-    if device.type != "cpu" and threads == 0:
-        return torch.get_num_threads()
-    count = threads or choose_threads(thread_candidates())
-    torch.set_num_threads(count)
-    return count
-
-
 def _default_cache_bytes(device: torch.device) -> int:
     if device.type == "cuda":
         free, _total = torch.cuda.mem_get_info(device)
         return free // 2
-    import os
-
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4

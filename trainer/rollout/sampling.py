@@ -5,7 +5,14 @@ Shapes: B sequences, V vocabulary.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import torch
+
+from trainer.rollout.engine import Sampled, SampleRequest, SamplerError
+
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 _CHUNK = 256
 
@@ -36,3 +43,27 @@ def draw(
     tokens_B1 = torch.searchsorted(cdf_BV, (uniform_B * cdf_BV[:, -1])[:, None], right=True)
     tokens_B1 = tokens_B1.clamp_(max=logits_BV.shape[-1] - 1)
     return tokens_B1[:, 0], logps_BV.gather(1, tokens_B1)[:, 0]
+
+
+def room_for(request: SampleRequest, context_tokens: int) -> int | SamplerError:
+    """How many tokens the request may get: its own limit, or fewer at the end of the context; an error when there is no room."""
+    room = context_tokens - len(request.prompt_ids)
+    if not request.prompt_ids or request.max_new_tokens < 1 or room < 1:
+        return SamplerError(
+            f"a prompt of {len(request.prompt_ids)} tokens and {request.max_new_tokens} new ones do not fit a context of "
+            f"{context_tokens} tokens"
+        )
+    return min(request.max_new_tokens, room)
+
+
+def finished(
+    token_ids: Sequence[int], logprobs: Sequence[float], stop: frozenset[int], limit: int
+) -> Sampled | SamplerError | None:
+    """The answer of a sequence whose newest token is the last of `token_ids`; None while it goes on."""
+    if not math.isfinite(logprobs[-1]):
+        return SamplerError(f"logits are not finite at new token {len(token_ids)}")
+    if token_ids[-1] in stop:
+        return Sampled(tuple(token_ids), tuple(logprobs), "stop")
+    if len(token_ids) >= limit:
+        return Sampled(tuple(token_ids), tuple(logprobs), "length")
+    return None

@@ -71,3 +71,12 @@ def _decode_seconds(threads: int) -> float:
             decoder.decode([step] * rows, [length + step] * rows, cache)
             times.append(time.perf_counter() - start)
     return sorted(times[1:])[len(times[1:]) // 2]
+
+
+def set_threads(threads: int, device: torch.device) -> int:
+    """Set torch's thread count, measuring it first when `threads` is 0 (on the CPU); returns the count in force."""
+    if device.type != "cpu" and threads == 0:
+        return torch.get_num_threads()
+    count = threads or choose_threads(thread_candidates())
+    torch.set_num_threads(count)
+    return count

@@ -1,0 +1,242 @@
+"""The plain torch learner: packed forward, exact GRPO loss, AdamW. One process, CPU or one GPU.
+
+With dtype bf16 the weights and the optimiser stay fp32 and the forward pass runs under autocast; checkpoints hold the fp32 weights, so a
+resumed run continues with the same numbers.
+
+Left out on purpose: sharding over ranks and offloading, which belong to the DeepSpeed learner.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from trainer.config import LossConfig, OptimConfig
+from trainer.errors import InfrastructureError, UserError
+from trainer.learn.batch import RowPack, build_packs, check_rows, split_minibatches
+from trainer.learn.engine import Learner, TrainRow
+from trainer.learn.loss import LossTokens, grpo_loss
+from trainer.learn.packed import packed_hidden, register_packed_attention, selected_logprobs
+from trainer.learn.tally import Tally
+from trainer.weights import load_model, load_tokenizer, read_weights, resolve_device
+
+
+class PlainLearner(Learner):
+    """`Learner` over one Hugging Face causal language model whose attention is `register_packed_attention()`'s."""
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any | None,
+        *,
+        loss: LossConfig,
+        optim: OptimConfig,
+        seed: int,
+        autocast: bool = False,
+        reference: Any | None = None,
+    ) -> None:
+        """`model` holds fp32 (or fp64) weights; `reference`, the frozen start weights, is needed when `loss.kl_coef` > 0."""
+        if loss.kl_coef > 0 and reference is None:
+            raise ValueError("loss.kl_coef > 0 needs the reference model")
+        if getattr(model.config, "final_logit_softcapping", None):
+            raise UserError(
+                "Models with capped logits (final_logit_softcapping) cannot be trained by the plain learner."
+            )
+        self._model, self._tokenizer, self._reference = model, tokenizer, reference
+        self._loss, self._optim, self._autocast = loss, optim, autocast
+        self._generator = torch.Generator().manual_seed(seed)
+        self._updates = 0
+        self._optimizer = torch.optim.AdamW(
+            model.parameters(),
+            lr=optim.learning_rate,
+            betas=(optim.beta1, optim.beta2),
+            weight_decay=optim.weight_decay,
+            fused=True,
+        )
+        model.train()
+
+    @classmethod
+    def from_directory(
+        cls,
+        path: Path,
+        *,
+        loss: LossConfig,
+        optim: OptimConfig,
+        dtype: Literal["fp32", "bf16"],
+        device: str,
+        seed: int,
+        reference_directory: Path,
+        activation_checkpointing: bool = False,
+    ) -> PlainLearner:
+        """Load a model directory. `reference_directory` (the weights the run started from) is read only when `loss.kl_coef` > 0.
+
+        `activation_checkpointing` trades a third more compute for the memory of the layers' activations.
+        Raises `UserError` when a directory is unsuitable.
+        """
+        attention, place = register_packed_attention(), str(resolve_device(device))
+        model = load_model(path, dtype=torch.float32, device=place, attention=attention)
+        if activation_checkpointing:
+            model.gradient_checkpointing_enable({"use_reentrant": False})
+        reference = None
+        if loss.kl_coef > 0:
+            # bf16 is enough for weights that never change: autocast would round them to it anyway.
+            number = torch.bfloat16 if dtype == "bf16" else torch.float32
+            reference = load_model(reference_directory, dtype=number, device=place, attention=attention)
+            reference.requires_grad_(False).eval()
+        tokenizer = load_tokenizer(path)
+        return cls(model, tokenizer, loss=loss, optim=optim, seed=seed, autocast=dtype == "bf16", reference=reference)
+
+    def update(self, rows: Sequence[TrainRow], *, rollout: int) -> Mapping[str, float | None]:
+        """See `Learner`. Old log-probs are those of the weights at the start; an update of one step reads them off its own forward pass."""
+        check_rows(rows)
+        minibatches = split_minibatches(rows, self._optim.minibatches, self._generator)
+        packed = [self._packs(minibatch, rollout) for minibatch in minibatches]
+        steps = len(packed) * self._optim.epochs
+        before = self._snapshot() if steps > 1 else None
+        old = [[self._score(self._model, pack)[0] if steps > 1 else None for pack in packs] for packs in packed]
+        tally = Tally()
+        for _epoch in range(self._optim.epochs):
+            for packs, old_logps in zip(packed, old, strict=True):
+                self._step(packs, old_logps, tally, before)
+        self._updates += 1
+        return {
+            **tally.metrics(),
+            "optim/lr": self._optim.learning_rate,
+            "learn/rows": float(len(rows)),
+            "learn/tokens": float(sum(len(row.prompt_ids) + len(row.token_ids) for row in rows)),
+        }
+
+    def _step(
+        self,
+        packs: Sequence[RowPack],
+        old: Sequence[torch.Tensor | None],
+        tally: Tally,
+        before: dict[str, Any] | None,
+    ) -> None:
+        """One optimiser step over the packs of a minibatch."""
+        # Zeros instead of None: with no gradient at all, momentum and weight decay act as they would on a zero gradient.
+        for parameter in self._model.parameters():
+            parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.zero_()
+        tally.start_step()
+        for pack, old_logps in zip(packs, old, strict=True):
+            with torch.set_grad_enabled(pack.has_gradient):
+                new_logps, entropy = self._forward(self._model, pack)
+                reference = self._score(self._reference, pack)[0] if self._reference is not None else None
+                tokens = LossTokens(
+                    new_logps_N=new_logps,
+                    old_logps_N=new_logps.detach() if old_logps is None else old_logps,
+                    sampler_logps_N=pack.sampler_logps_N,
+                    reference_logps_N=reference,
+                    entropy_N=entropy,
+                    advantages_N=pack.advantages_N,
+                    weights_N=pack.weights_N,
+                )
+                sums = grpo_loss(tokens, self._loss)
+            if pack.has_gradient:
+                sums.total.backward()  # type: ignore[no-untyped-call]
+            tally.add(sums, tokens, pack.current_N)
+        grad_norm = float(torch.nn.utils.clip_grad_norm_(self._model.parameters(), self._optim.grad_clip))
+        total = tally.finish_step(grad_norm)
+        if not (math.isfinite(total) and math.isfinite(grad_norm)):
+            if before is not None:
+                self._restore(before)
+            self._optimizer.zero_grad(set_to_none=True)
+            raise InfrastructureError(
+                f"The update is not finite (loss {total}, gradient norm {grad_norm}); the weights were left as they were. "
+                "Lower optim.learning_rate, or resume from an earlier checkpoint."
+            )
+        self._optimizer.step()
+
+    def _packs(self, rows: Sequence[TrainRow], rollout: int) -> list[RowPack]:
+        parameter = next(self._model.parameters())
+        return build_packs(
+            rows,
+            budget=self._optim.micro_batch_tokens,
+            rollout=rollout,
+            all_count=self._loss.kl_coef > 0 or self._loss.entropy_coef > 0,
+            dtype=parameter.dtype,
+            device=parameter.device,
+        )
+
+    def _forward(self, model: Any, pack: RowPack) -> tuple[torch.Tensor, torch.Tensor]:
+        """Log-probs and entropies of the pack's mask-1 tokens under softmax(logits / temperature), `[N]` each."""
+        with torch.autocast(pack.before_N.device.type, dtype=torch.bfloat16, enabled=self._autocast):
+            hidden_NC = packed_hidden(model, pack.pack)[pack.before_N]
+            return selected_logprobs(
+                model, hidden_NC, pack.targets_N, pack.temperature_N, entropy_gradient=self._loss.entropy_coef > 0
+            )
+
+    @torch.no_grad()
+    def _score(self, model: Any, pack: RowPack) -> tuple[torch.Tensor, torch.Tensor]:
+        return self._forward(model, pack)
+
+    def _snapshot(self) -> dict[str, Any]:
+        """Weights and optimiser state, to undo the steps of an update that fails half-way."""
+        weights = {name: parameter.detach().clone() for name, parameter in self._model.named_parameters()}
+        return {"weights": weights, "optimizer": copy.deepcopy(self._optimizer.state_dict())}
+
+    def _restore(self, snapshot: Mapping[str, Any]) -> None:
+        self._copy_weights(snapshot["weights"].items())
+        self._optimizer.load_state_dict(snapshot["optimizer"])
+
+    @torch.no_grad()
+    def _copy_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
+        own = dict(self._model.named_parameters())
+        missing = set(own)
+        for name, tensor in weights:
+            if name in own:
+                own[name].copy_(tensor)
+                missing.discard(name)
+        if missing:
+            raise InfrastructureError(f"{len(missing)} weights were not given, first {min(missing)}.")
+
+    def weights(self) -> Iterable[tuple[str, torch.Tensor]]:
+        """See `Learner`. The tensors are the live ones: copy what has to outlast the next update."""
+        return ((name, parameter.detach()) for name, parameter in self._model.named_parameters())
+
+    def save_model(self, directory: Path) -> None:
+        """See `Learner`. Weights are written in fp32, so that a resumed run continues exactly."""
+        self._model.save_pretrained(directory)
+        if self._tokenizer is not None:
+            self._tokenizer.save_pretrained(directory)
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "optimizer": self._optimizer.state_dict(),
+            "generator": self._generator.get_state(),
+            "updates": self._updates,
+        }
+
+    def load_state(self, model_directory: Path, state: Mapping[str, Any]) -> None:
+        """See `Learner`. Raises `InfrastructureError` when the checkpoint belongs to another model."""
+        self._copy_weights(read_weights(model_directory))
+        try:
+            self._optimizer.load_state_dict(dict(state["optimizer"]))
+        except (ValueError, KeyError) as error:
+            raise InfrastructureError(
+                f"The optimiser state beside {model_directory} does not fit the model: {error}"
+            ) from error
+        for group in self._optimizer.param_groups:
+            group["lr"] = self._optim.learning_rate
+        self._generator.set_state(state["generator"])
+        self._updates = int(state["updates"])
+
+    def describe(self) -> Mapping[str, Any]:
+        parameter = next(self._model.parameters())
+        return {
+            "name": "plain",
+            "device": str(parameter.device),
+            "dtype": "bfloat16" if self._autocast else str(parameter.dtype).removeprefix("torch."),
+            "threads": torch.get_num_threads(),
+            "parameters": sum(p.numel() for p in self._model.parameters()),
+            "updates": self._updates,
+        }
+
+    def close(self) -> None:
+        """Free the gradients."""
+        self._optimizer.zero_grad(set_to_none=True)
