@@ -117,7 +117,7 @@ def bind_port(environment: Mapping[str, str] = os.environ) -> tuple[socket.socke
         StackError: a setting is wrong or the address cannot be bound.
     """
     text = environment.get("SPADEWORK_PORT") or str(DEFAULT_PORT)
-    if not text.isdecimal() or not 0 < int(text) < 65536:
+    if not (text.isascii() and text.isdecimal()) or not 0 < int(text) < 65536:
         raise StackError(f"SPADEWORK_PORT is {text!r}: must be a number from 1 to 65535")
     wished = int(text)
     address = environment.get("SPADEWORK_BIND") or "127.0.0.1"

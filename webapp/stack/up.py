@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from webapp.stack import preflight
+from webapp.stack import preflight, static_files
 from webapp.stack.application import Application, application_environment, last_url
 from webapp.stack.console import Console
 from webapp.stack.errors import StackError
@@ -56,15 +56,21 @@ def up(home: Home, *, demo: bool, console: Console, on_ready: Callable[[str], No
     with ExitStack() as cleanup:
         cleanup.enter_context(exclusive(home))
         cleanup.callback(home.state.unlink, missing_ok=True)
-        preflight.check_disk(home.root)
-        preflight.check_sandbox()
         listener, wished_port = preflight.bind_port()
         cleanup.enter_context(listener)
+        preflight.check_disk(home.root)
+        backing = backing_services(home)
+        if backing.database is None:
+            preflight.check_database(backing.database_url)
+            console.say("using the database of DATABASE_URL")
+        if backing.broker is None:
+            preflight.check_broker(backing.redis_url)
+            console.say("using the broker of REDIS_URL")
+        preflight.check_sandbox()
         address, port = listener.getsockname()[:2]
         if port != wished_port:
             console.say(f"port {wished_port} is taken, using {port}")
         started = time.time()
-        backing = backing_services(home)
         environment = application_environment(
             home, database_url=backing.database_url, redis_url=backing.redis_url, port=port
         )
@@ -76,7 +82,7 @@ def up(home: Home, *, demo: bool, console: Console, on_ready: Callable[[str], No
         supervisor = cleanup.enter_context(Supervisor(console, on_change=record))
         try:
             _start_backing(supervisor, backing, console)
-            _prepare_database(supervisor, application, console)
+            _prepare(supervisor, application, console)
             supervisor.start(application.web(), application.gpu_worker(), application.default_worker())
             if demo:
                 _show_demo(supervisor, application, console)
@@ -91,30 +97,28 @@ def up(home: Home, *, demo: bool, console: Console, on_ready: Callable[[str], No
 
 
 def _start_backing(supervisor: Supervisor, backing: Backing, console: Console) -> None:
-    if backing.database is None:
-        preflight.check_database(backing.database_url)
-        console.say("using the database of DATABASE_URL")
-    elif backing.database.ensure_cluster():
+    if backing.database is not None and backing.database.ensure_cluster():
         console.say(f"made a new database in {backing.database.data}")
-    if backing.broker is None:
-        preflight.check_broker(backing.redis_url)
-        console.say("using the broker of REDIS_URL")
     embedded = [server.service() for server in (backing.database, backing.broker) if server is not None]
-    if embedded:
-        supervisor.start(*embedded)
+    supervisor.start(*embedded)
     if backing.database is not None:
         backing.database.ensure_database()
 
 
-def _prepare_database(supervisor: Supervisor, application: Application, console: Console) -> None:
-    for name, arguments, done in (
-        ("migrate", ["migrate", "--noinput", "--verbosity", "1"], "the database has the present form"),
-        ("collectstatic", ["collectstatic", "--noinput", "--verbosity", "0"], "static files are in place"),
-    ):
-        supervisor.run(
-            name, application.manage(*arguments), env=application.environment, deadline_s=_COMMAND_DEADLINE_S
-        )
-        console.say(done)
+def _prepare(supervisor: Supervisor, application: Application, console: Console) -> None:
+    def command(name: str, *options: str) -> None:
+        argv = application.manage(name, "--noinput", *options)
+        supervisor.run(name, argv, env=application.environment, deadline_s=_COMMAND_DEADLINE_S)
+
+    command("migrate")
+    console.say("the database has the present form")
+    # A directory of the administrator's own choosing is filled every time: we do not know who else writes there.
+    if "SPADEWORK_STATIC_ROOT" in application.environment or not static_files.are_collected(application.home):
+        command(
+            "collectstatic", "--verbosity=0", "--clear", "--ignore=rest_framework"
+        )  # its pages for browsers are not used
+        static_files.mark_collected(application.home)
+        console.say("static files are in place")
 
 
 def _show_demo(supervisor: Supervisor, application: Application, console: Console) -> None:

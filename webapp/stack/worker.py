@@ -8,10 +8,12 @@ takes tasks.
 import os
 import signal
 import sys
+import warnings
 from pathlib import Path
 
 from celery import signals
 from celery.bin.celery import main as celery_main
+from celery.platforms import SecurityWarning
 
 from webapp.stack.child import die_with_parent
 
@@ -32,7 +34,9 @@ def main() -> None:
     signals.worker_process_init.connect(tie_to_worker, weak=False)
     signals.beat_embedded_init.connect(tie_to_worker, weak=False)
     signals.worker_ready.connect(announce, weak=False)
-    sys.argv = ["celery", *sys.argv[2:]]
+    # Celery advises against root because of pickled messages; ours are JSON only.
+    warnings.simplefilter("ignore", SecurityWarning)
+    sys.argv = ["celery", "--quiet", *sys.argv[2:]]
     celery_main()
 
 
