@@ -48,6 +48,7 @@ class Scored:
     micro_lp: float | None
     skill_mean: float | None
     masked: bool
+    faulty: bool
 
 
 @dataclass
@@ -200,7 +201,7 @@ def score_designs(
         scored.append(
             Scored(
                 design.environment, design.skill, part.raw, reward, part.win_rate, part.anchor, part.regret_term,
-                part.micro_lp, skill_mean, part.masked,
+                part.micro_lp, skill_mean, part.masked, design.faulty,
             )
         )  # fmt: skip
     return scored

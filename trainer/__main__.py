@@ -1,0 +1,132 @@
+"""Command line of the trainer: `python -m trainer run|resume|validate|show-config`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trainer.config import RunConfig
+from trainer.errors import TrainerError, UserError
+from trainer.presets import load_preset, preset_names, validated, with_overrides
+
+if TYPE_CHECKING:
+    from trainer.rundir import RunDirectory
+
+_EPILOG = "exit codes: 0 completed or stopped, 1 a bug, 2 wrong input, 3 the machinery failed, 4 a limit was reached"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        code = options.command(options)
+    except TrainerError as error:
+        print(f"trainer: {error.owner}: {error}", file=sys.stderr)
+        from trainer.exit_codes import EXIT_CODES
+
+        return EXIT_CODES[error.owner]
+    return int(code)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m trainer", description=__doc__, epilog=_EPILOG)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    run = commands.add_parser("run", help="start a run in a new directory")
+    run.add_argument("run_dir", type=Path, metavar="RUN_DIR")
+    source = run.add_mutually_exclusive_group()
+    source.add_argument("--config", type=Path, help="settings file (JSON), as `show-config` prints it")
+    source.add_argument("--preset", choices=preset_names(), help="a preset instead of a file")
+    run.add_argument("--set", action="append", default=[], metavar="a.b=VALUE", help="change one setting")
+    run.set_defaults(command=_run)
+
+    resume = commands.add_parser("resume", help="go on from the newest whole checkpoint")
+    resume.add_argument("run_dir", type=Path, metavar="RUN_DIR")
+    resume.set_defaults(command=_resume)
+
+    validate = commands.add_parser("validate", help="check a settings file")
+    validate.add_argument("file", type=Path, metavar="FILE")
+    validate.set_defaults(command=_validate)
+
+    show = commands.add_parser("show-config", help="print a preset as a settings file")
+    show.add_argument("preset", choices=preset_names(), metavar="PRESET", help=", ".join(preset_names()))
+    show.add_argument("--set", action="append", default=[], metavar="a.b=VALUE", help="change one setting")
+    show.set_defaults(command=_show)
+    return parser
+
+
+def _run(options: argparse.Namespace) -> int:
+    from trainer.run import create
+    from trainer.rundir import RunDirectory
+
+    given = options.config is not None or options.preset is not None or options.set
+    run = RunDirectory(options.run_dir)
+    if run.config.exists() and not given:
+        if run.attempts.exists():
+            raise UserError(f"{run.root} has been started before; `resume` goes on with it")
+    else:
+        config = read_settings(options.config) if options.config else load_preset(options.preset or "demo")
+        run = create(options.run_dir, with_overrides(config, _assignments(options.set)))
+    return _attempt(run)
+
+
+def _resume(options: argparse.Namespace) -> int:
+    from trainer.rundir import RunDirectory
+
+    return _attempt(RunDirectory(options.run_dir))
+
+
+def _attempt(run: RunDirectory) -> int:
+    from trainer.engines import open_engines
+    from trainer.progress import Progress
+    from trainer.run import attempt
+
+    with Progress(run) as progress:
+        return attempt(run, open_engines, listen=progress.listen)
+
+
+def _validate(options: argparse.Namespace) -> int:
+    config = read_settings(options.file)
+    print(f"{options.file}: fine ({config.schedule.rollouts} rollouts, {config.schedule.environments} environments)")
+    return 0
+
+
+def _show(options: argparse.Namespace) -> int:
+    config = with_overrides(load_preset(options.preset), _assignments(options.set))
+    print(json.dumps(config.model_dump(mode="json"), indent=2))
+    return 0
+
+
+def read_settings(path: Path) -> RunConfig:
+    """Settings of a JSON file: bare, or as the "config" of a run directory's config.json. Raises `UserError`."""
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise UserError(f"{path} is not JSON: {error}") from error
+    if not isinstance(values, dict):
+        raise UserError(f"{path} must hold one JSON object")
+    return validated(values["config"] if isinstance(values.get("config"), dict) else values, where=str(path))
+
+
+def _assignments(texts: Sequence[str]) -> dict[str, Any]:
+    """`a.b=VALUE` pairs; VALUE is JSON where it reads as such, else text."""
+    values: dict[str, Any] = {}
+    for text in texts:
+        path, equals, value = text.partition("=")
+        if not equals:
+            raise UserError(f"--set {text}: write it as a.b=VALUE")
+        try:
+            values[path.strip()] = json.loads(value)
+        except ValueError:
+            values[path.strip()] = value
+    return values
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,169 @@
+"""Commands from the supervisor: read from control.jsonl at safe points, answered with `command` events (SIGTERM counts as stop)."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any, Literal, cast
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from trainer.errors import Cancelled
+from trainer.eventlog import EventLog
+from trainer.events import CommandAcknowledged, EnvironmentStateChanged, MemoryRemoved, RunStateChanged
+from trainer.rundir import RunDirectory
+from trainer.state import TrainingState
+
+_PAUSE_POLL_S = 0.2
+_MAX_LINE_BYTES = 1_000_000
+Action = Literal["pause", "resume", "stop", "checkpoint", "quarantine", "release"]
+_FOR_THE_RUN = {"quarantine", "release"}
+
+
+class Command(BaseModel):
+    """One line of control.jsonl."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    id: str
+    time: float = 0.0
+    attempt: int | None = None
+    action: Action
+    environment: str | None = None
+    reason: str = ""
+
+
+class Control:
+    """Reads new commands and carries them out.
+
+    `save_now` writes a checkpoint of the last finished rollout when none is there; whoever owns the checkpoints sets it.
+    """
+
+    def __init__(
+        self,
+        run: RunDirectory,
+        *,
+        attempt: int,
+        log: EventLog,
+        state: TrainingState,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._run = run
+        self._attempt = attempt
+        self._log = log
+        self._state = state
+        self.save_now: Callable[[], str] = lambda: "there is nothing to save yet"
+        self._sleep = sleep
+        self._stop_reason = ""
+        self._paused = False
+
+    def request_stop(self, reason: str) -> None:
+        """Stop at the next safe point. Safe to call from a signal handler."""
+        self._stop_reason = self._stop_reason or reason
+
+    def safe_point(self) -> None:
+        """Handle what has come in. Blocks while paused. Raises `Cancelled` when the run is to stop."""
+        self._read_commands()
+        while self._paused and not self._stop_reason:
+            self._sleep(_PAUSE_POLL_S)
+            self._read_commands()
+        if self._stop_reason:
+            raise Cancelled(self._stop_reason)
+
+    def _read_commands(self) -> None:
+        for line in self._new_lines():
+            try:
+                command = Command.model_validate(json.loads(line))
+            except (ValueError, ValidationError, RecursionError):
+                self._acknowledge(_best_id(line), "unknown", False, "not a command this version understands")
+                continue
+            if command.attempt not in (None, self._attempt) and command.action not in _FOR_THE_RUN:
+                continue  # meant for another attempt
+            self._carry_out(command)
+
+    def _new_lines(self) -> list[bytes]:
+        """Whole lines written since the last look; the offset moves past them."""
+        if not self._run.control.is_file():
+            return []
+        with self._run.control.open("rb") as file:
+            file.seek(self._state.control_offset)
+            data = file.read(_MAX_LINE_BYTES)
+        whole = data.rfind(b"\n") + 1
+        if not whole and len(data) == _MAX_LINE_BYTES:
+            whole = len(data)  # a line longer than any command: skip it
+        self._state.control_offset += whole
+        return [line for line in data[:whole].split(b"\n") if line.strip()]
+
+    def _carry_out(self, command: Command) -> None:
+        match command.action:
+            case "pause":
+                self._acknowledge(
+                    command.id, command.action, not self._paused, "already paused" if self._paused else ""
+                )
+                self._change_pause(True, command.reason)
+            case "resume":
+                self._acknowledge(command.id, command.action, self._paused, "" if self._paused else "not paused")
+                self._change_pause(False, command.reason)
+            case "stop":
+                self._acknowledge(command.id, command.action, True, "")
+                self._log.emit(RunStateChanged(state="stopping", reason=command.reason))
+                self.request_stop(command.reason or "stopped on request")
+            case "checkpoint":
+                self._acknowledge(command.id, command.action, True, self.save_now())
+            case "quarantine" | "release":
+                self._change_quarantine(command)
+
+    def _change_pause(self, paused: bool, reason: str) -> None:
+        if paused == self._paused:
+            return
+        self._paused = paused
+        self._log.emit(RunStateChanged(state="paused" if paused else "running", reason=reason))
+        self._log.sync()
+
+    def _change_quarantine(self, command: Command) -> None:
+        key = command.environment or ""
+        if not self._is_known(key):
+            self._acknowledge(command.id, command.action, False, f"this run has no environment {key!r}")
+            return
+        out = key in self._state.quarantined
+        if command.action == "quarantine":
+            self._acknowledge(command.id, command.action, not out, "already quarantined" if out else "")
+            if not out:
+                self._state.quarantined[key] = command.reason
+                self._log.emit(EnvironmentStateChanged(environment=key, state="quarantined", reason=command.reason))
+                if self._state.memory.remove(key):
+                    self._log.emit(MemoryRemoved(environment=key, reason="quarantined"))
+            return
+        self._acknowledge(command.id, command.action, out, "" if out else "not quarantined")
+        if out:
+            del self._state.quarantined[key]
+            self._log.emit(
+                EnvironmentStateChanged(environment=key, state=self._state_after_release(key), reason=command.reason)
+            )
+
+    def _state_after_release(self, key: str) -> Literal["active", "barred", "retired"]:
+        if key in self._state.barred:
+            return "barred"
+        return "active" if any(e.key == key for e in self._state.environments) else "retired"
+
+    def _is_known(self, key: str) -> bool:
+        """Every environment of the run has its folder; the name is checked before it becomes part of a path."""
+        return key.replace("-", "").isalnum() and self._run.environment(key).is_dir()
+
+    def _acknowledge(self, command: str, action: str, accepted: bool, message: str) -> None:
+        self._log.emit(
+            CommandAcknowledged(
+                command=command, action=action, accepted=accepted, message=message, effective_rollout=self._log.rollout
+            )
+        )
+        self._log.sync()
+
+
+def _best_id(line: bytes) -> str:
+    """The id of a line that is no command, as far as it has one."""
+    try:
+        value = cast("dict[str, Any]", json.loads(line))
+        return str(value["id"])[:100]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return ""

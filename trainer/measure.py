@@ -1,0 +1,157 @@
+"""Metrics of one rollout from its record (names: `trainer/metrics.py`). Every mean is over its own count; None where there is none."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from trainer.events import EpisodeFinished
+from trainer.metrics import GATE_STAGES, METRICS, STATUSES, TIMED_PHASES
+from trainer.regret import mean, population_variance
+from trainer.session import Session
+
+LEARNABLE_BAND = (0.2, 0.8)
+_TRUNCATED = {"turn_limit", "truncated_by_env", "length", "context_full"}
+
+Values = dict[str, float | None]
+
+
+def measure_rollout(session: Session) -> Values:
+    """All metrics of the rollout; every name of the table, finite or None."""
+    values: Values = dict.fromkeys(METRICS)
+    for part in (_episodes, _groups, _regrets, _designs, _gates, _hints, _performance):
+        values |= part(session)
+    values |= session.record.learned
+    unknown = set(values) - set(METRICS)
+    assert not unknown, f"metrics without an entry in the table: {sorted(unknown)}"
+    return {name: value if value is None or math.isfinite(value) else None for name, value in values.items()}
+
+
+def _share(flags: Iterable[bool]) -> float | None:
+    return mean([float(flag) for flag in flags])
+
+
+def _spread(values: Sequence[float]) -> float | None:
+    return math.sqrt(population_variance(values)) if values else None
+
+
+def _rewards(episodes: Iterable[EpisodeFinished], arm: str) -> list[float]:
+    return [e.reward for e in episodes if e.arm == arm and e.reward is not None]
+
+
+def _episodes(session: Session) -> Values:
+    episodes = session.record.episodes
+    unhinted = [e for e in episodes if e.arm == "unhinted" and e.reward is not None]
+    rewards = _rewards(episodes, "unhinted")
+    stops = Counter(e.status for e in episodes)
+    return {
+        "win_rate/unhinted": mean(rewards),
+        "win_rate/hinted": mean(_rewards(episodes, "hinted")),
+        "success/unhinted": _share(r > 0 for r in rewards),
+        "episode/turns_mean": mean([float(len(e.turns)) for e in unhinted]),
+        "episode/reply_tokens_mean": mean([float(sum(t.reply_tokens for t in e.turns)) for e in unhinted]),
+        "episode/truncated_share": _share(e.status in _TRUNCATED for e in unhinted),
+        **{f"stop/{status}": float(stops[status]) for status in STATUSES},  # type: ignore[index]
+    }
+
+
+def _groups(session: Session) -> Values:
+    groups: dict[str, list[float]] = {}
+    for e in session.record.episodes:
+        if e.arm == "unhinted" and e.reward is not None:
+            groups.setdefault(e.environment, []).append(e.reward)
+    rewards = list(groups.values())
+    low, high = LEARNABLE_BAND
+    state = session.state
+    return {
+        "group/frac_all_won": _share(all(r > 0 for r in g) for g in rewards),
+        "group/frac_all_lost": _share(all(r <= 0 for r in g) for g in rewards),
+        "group/frac_mixed": _share(any(r > 0 for r in g) and any(r <= 0 for r in g) for g in rewards),
+        "group/frac_zero_spread": _share(
+            math.sqrt(population_variance(g)) < session.config.advantage.zero_spread for g in rewards
+        ),
+        "band/learnable_share": _share(low <= sum(g) / len(g) <= high for g in rewards),
+        "pool/environments": float(len({e.environment for e in session.record.episodes})),
+        "pool/barred": float(sum(state.is_out(e.key) for e in state.environments)),
+    }
+
+
+def _regrets(session: Session) -> Values:
+    regrets = session.record.regrets
+    known = [r.regret for r in regrets if r.regret is not None]
+    error = math.sqrt(population_variance(known) / (len(known) - 1)) if len(known) > 1 else None
+    return {
+        "regret/mean": mean(known),
+        "regret/standard_error": error,
+        "regret/n": float(len(known)) if regrets else None,
+        "regret/share_no_hint": _share(r.state == "no_hint" for r in regrets),
+    }
+
+
+def _designs(session: Session) -> Values:
+    scored = session.record.scored
+    kept = [s for s in scored if not s.masked]
+    return {
+        "designer/reward_mean": mean([s.raw for s in kept]),
+        "designer/anchor_mean": mean([s.anchor for s in scored if s.anchor is not None]),
+        "designer/regret_term_mean": mean([s.regret_term for s in scored if s.regret_term is not None]),
+        "designer/win_rate_mean": mean([s.win_rate for s in scored if s.win_rate is not None]),
+        "designer/faulty_share": _share(s.faulty for s in scored),
+        "designer/masked_share": _share(s.masked for s in scored),
+        "designer/weight": session.record.designer_weight,
+        "reward/designer_std": _spread([s.raw for s in kept]),
+    }
+
+
+def _gates(session: Session) -> Values:
+    candidates = session.record.candidates
+    if not candidates:
+        return {}
+    accepted = [c for c in candidates if c.accepted]
+    rejected = Counter(c.failed_stage for c in candidates if not c.accepted)
+    measures: dict[str, list[float]] = {}
+    for candidate in accepted:
+        for name, value in ((n, v) for stage in candidate.stages for n, v in stage.measures.items()):
+            measures.setdefault(name, []).append(float(value))
+    solvable = [stage.outcome for c in accepted for stage in c.stages if stage.stage == "solvable"]
+    return {
+        "gates/pass_rate": len(accepted) / len(candidates),
+        "gates/candidates": float(len(candidates)),
+        "gates/slots_filled": len(accepted) / session.record.slots,
+        "gates/verifiable_share": _share(outcome == "passed" for outcome in solvable),
+        "gates/audit_unreadable": float(session.record.unreadable_audits),
+        **{f"gates/rejected_{stage}": float(rejected[stage]) for stage in GATE_STAGES},
+        "environment/lines_mean": mean(measures.get("lines", [])),
+        "environment/state_variables_mean": mean(measures.get("state_variables", [])),
+        "environment/guess_rate_mean": mean(measures.get("guess_rate", [])),
+        "environment/distinct_share": len({c.code for c in accepted}) / len(accepted) if accepted else None,
+    }
+
+
+def _hints(session: Session) -> Values:
+    hints = session.record.hints
+    return {
+        "hints/ok_share": _share(h.state == "ok" for h in hints),
+        "hints/leaky_share": _share(h.state == "leaky" for h in hints),
+        "hints/none_share": _share(h.state == "none" for h in hints),
+        "hints/tries_mean": mean([float(h.tries) for h in hints]),
+    }
+
+
+def _performance(session: Session) -> Values:
+    """Times so far; `model` is sampler and learner, `sandbox` waiting for environments, the rest is ours."""
+    elapsed, use = session.meter.elapsed_s, session.policy.use
+    model, sandbox = use.seconds + session.model_seconds, session.pool.seconds
+    trained = session.record.learned.get("learn/tokens")
+    return {
+        "perf/tokens_per_s_sampled": use.tokens / use.seconds if use.seconds > 0 else None,
+        "perf/tokens_per_s_trained": trained / session.model_seconds if trained and session.model_seconds > 0 else None,
+        "perf/overhead_share": max(0.0, 1 - (model + sandbox) / elapsed) if elapsed > 0 else None,
+        "perf/model_s": model,
+        "perf/sandbox_s": sandbox,
+        **{f"time/{phase}": session.meter.phase_s[phase] for phase in TIMED_PHASES},
+        "time/rollout": elapsed,
+        "memory/records": float(len(session.state.memory.records)),
+        "corpus/drawn": float(session.state.corpus.drawn) if session.state.corpus else None,
+    }

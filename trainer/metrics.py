@@ -1,0 +1,116 @@
+"""The one table of metric names: what each means, its unit, and what its mean is weighted by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Weighting = Literal["episodes", "environments", "designs", "candidates", "hints", "tokens", "samples", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric. `weighting` names the units a mean is taken over; "none" for counts, times and rates."""
+
+    name: str
+    unit: str
+    description: str
+    weighting: Weighting = "none"
+
+
+def _table() -> list[Metric]:
+    m = Metric
+    return [
+        m("win_rate/unhinted", "reward", "Mean outcome reward of unhinted episodes.", "episodes"),
+        m("win_rate/hinted", "reward", "Mean outcome reward of hinted episodes.", "episodes"),
+        m("success/unhinted", "fraction", "Unhinted episodes with reward above 0.", "episodes"),
+        m("regret/mean", "reward", "Mean regret at offset 0; leaky hints count at most 0, environments without hint are left out.",
+          "environments"),
+        m("regret/standard_error", "reward", "Standard error of that mean over environments."),
+        m("regret/n", "environments", "Environments with a measured regret."),
+        m("regret/share_no_hint", "fraction", "Environments at offset 0 that have no hint.", "environments"),
+        m("designer/reward_mean", "reward", "Mean raw reward of the designs that came due.", "designs"),
+        m("designer/anchor_mean", "fraction", "Mean anchor of the designs that came due.", "designs"),
+        m("designer/regret_term_mean", "fraction", "Mean regret term of the designs that came due.", "designs"),
+        m("designer/win_rate_mean", "reward", "Mean window win rate of the designs that came due.", "designs"),
+        m("designer/faulty_share", "fraction", "Designs that came due and were faulty.", "designs"),
+        m("designer/masked_share", "fraction", "Designs that came due and were masked.", "designs"),
+        m("designer/weight", "factor", "Designer weight of this batch."),
+        m("group/frac_all_won", "fraction", "Groups in which every episode was won.", "environments"),
+        m("group/frac_all_lost", "fraction", "Groups in which no episode was won.", "environments"),
+        m("group/frac_mixed", "fraction", "Groups with won and lost episodes.", "environments"),
+        m("group/frac_zero_spread", "fraction", "Groups whose rewards are all equal: no gradient.", "environments"),
+        m("band/learnable_share", "fraction", "Environments with a win rate in [0.2, 0.8] in this rollout.", "environments"),
+        m("pool/environments", "environments", "Environments played in this rollout."),
+        m("pool/barred", "environments", "Environments of the current set that are barred or quarantined."),
+        m("gates/pass_rate", "fraction", "Design attempts that passed all gates.", "candidates"),
+        m("gates/candidates", "candidates", "Design attempts of this rollout."),
+        m("gates/slots_filled", "fraction", "Slots that ended with an environment.", "environments"),
+        m("gates/verifiable_share", "fraction", "Accepted environments whose solution() could be replayed.", "environments"),
+        m("gates/audit_unreadable", "candidates", "Audit verdicts that could not be read and counted as accepted."),
+        *(m(f"gates/rejected_{stage}", "candidates", f"Design attempts whose first failed gate was {stage}.")
+          for stage in GATE_STAGES),
+        m("environment/lines_mean", "lines", "Source lines of accepted environments.", "environments"),
+        m("environment/state_variables_mean", "variables", "Hidden-state variables of accepted environments.", "environments"),
+        m("environment/guess_rate_mean", "fraction", "Win rate of the random player on accepted environments.", "environments"),
+        m("environment/distinct_share", "fraction", "Accepted environments whose source differs from all others of the set.",
+          "environments"),
+        m("hints/ok_share", "fraction", "Environments with a hint that gives nothing away.", "hints"),
+        m("hints/leaky_share", "fraction", "Environments whose hint gives an answer away.", "hints"),
+        m("hints/none_share", "fraction", "Environments without hint.", "hints"),
+        m("hints/tries_mean", "tries", "Tries per environment.", "hints"),
+        m("episode/turns_mean", "turns", "Turns of unhinted episodes.", "episodes"),
+        m("episode/reply_tokens_mean", "tokens", "Sampled tokens of unhinted episodes.", "episodes"),
+        m("episode/truncated_share", "fraction", "Unhinted episodes ended by a limit.", "episodes"),
+        *(m(f"stop/{status}", "episodes", f"Episodes of both arms with status {status}.") for status in STATUSES),
+        m("reward/agent_mean", "reward", "Mean reward of trained agent samples.", "samples"),
+        m("reward/agent_std", "reward", "Standard deviation of those rewards.", "samples"),
+        m("reward/designer_std", "reward", "Standard deviation of the raw designer rewards.", "samples"),
+        m("advantage/agent_abs_mean", "", "Mean absolute advantage of agent samples.", "samples"),
+        m("advantage/agent_frac_zero", "fraction", "Agent samples with advantage 0.", "samples"),
+        m("advantage/designer_abs_mean", "", "Mean absolute advantage of designer samples.", "samples"),
+        m("advantage/designer_frac_zero", "fraction", "Designer samples with advantage 0.", "samples"),
+        m("samples/agent", "samples", "Agent samples in the batch."),
+        m("samples/designer", "samples", "Designer samples in the batch."),
+        m("samples/filtered_share", "fraction", "Agent samples the compact filter keeps without gradient.", "samples"),
+        m("tokens/agent", "tokens", "Trained tokens of agent samples."),
+        m("tokens/designer", "tokens", "Trained tokens of designer samples."),
+        m("staleness/mean", "rollouts", "Rollouts between sampling and training.", "samples"),
+        m("staleness/max", "rollouts", "Largest of these."),
+        m("loss/total", "", "Loss of the update.", "samples"),
+        m("loss/policy", "", "Clipped surrogate part of the loss.", "samples"),
+        m("loss/kl", "nats", "KL estimate against the weights the run started from.", "samples"),
+        m("loss/entropy", "nats", "Entropy of the policy on trained tokens.", "tokens"),
+        m("optim/grad_norm", "", "Gradient norm before clipping."),
+        m("optim/lr", "", "Learning rate."),
+        m("policy/clip_frac_low", "fraction", "Tokens clipped at the lower bound.", "tokens"),
+        m("policy/clip_frac_high", "fraction", "Tokens clipped at the upper bound.", "tokens"),
+        m("policy/ratio_mean", "", "Mean probability ratio, before clipping.", "tokens"),
+        m("policy/ratio_max", "", "Largest probability ratio, before clipping."),
+        m("sampler_gap/logp_abs_mean", "nats", "Mean |learner − sampler| log-prob on unchanged weights.", "tokens"),
+        m("sampler_gap/logp_abs_max", "nats", "Largest of these."),
+        m("sampler_gap/kl_k3", "nats", "KL of sampler and learner (k3 estimate).", "tokens"),
+        m("sampler_gap/tis_frac", "fraction", "Tokens whose importance weight was capped.", "tokens"),
+        m("learn/tokens", "tokens", "Tokens with gradient."),
+        m("learn/rows", "rows", "Rows of the batch."),
+        m("memory/records", "records", "Records in the environment memory."),
+        m("corpus/drawn", "documents", "Documents drawn so far."),
+        m("perf/tokens_per_s_sampled", "tokens/s", "Sampled tokens over the sampler's own time."),
+        m("perf/tokens_per_s_trained", "tokens/s", "Trained tokens over the learner's own time."),
+        m("perf/overhead_share", "fraction", "Share of the rollout spent outside model and environments."),
+        m("perf/model_s", "s", "Time in sampler and learner."),
+        m("perf/sandbox_s", "s", "Time waiting for environments."),
+        *(m(f"time/{phase}", "s", f"Time of the phase {phase}.") for phase in TIMED_PHASES),
+        m("time/rollout", "s", "Time of the whole rollout up to its checkpoint."),
+    ]  # fmt: skip
+
+
+GATE_STAGES = (
+    "extract", "parse", "load", "contract", "determinism", "interactivity", "not-guessable", "solvable", "audit",
+)  # fmt: skip
+STATUSES = (
+    "won", "lost", "turn_limit", "truncated_by_env", "length", "context_full",
+    "env_error", "env_timeout", "sandbox_error", "sampler_error",
+)  # fmt: skip
+TIMED_PHASES = ("design", "gates", "hints", "play", "learn", "sync", "save")
+METRICS: dict[str, Metric] = {metric.name: metric for metric in _table()}

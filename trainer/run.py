@@ -1,0 +1,307 @@
+"""Starting and ending an attempt: the run directory, its lock, the engines, and what the end is called (exit codes).
+
+`python -m trainer run` makes a run directory and does its first attempt; `resume` does the next attempt from the newest whole checkpoint.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sandbox import Limits, Sandbox, SandboxUnavailable
+from trainer.checkpoint import Checkpoints, Loaded
+from trainer.config import FORMAT_VERSION, RunConfig
+from trainer.control import Control
+from trainer.corpus import load_corpus
+from trainer.errors import Cancelled, InfrastructureError, TrainerError, UserError
+from trainer.eventlog import EventLog, attempts, disk_error, read_events, repair
+from trainer.events import CheckpointSaved, CorpusLoaded, RunStarted, RunStateChanged, Warned
+from trainer.exit_codes import EXIT_CODES
+from trainer.learn.engine import Learner
+from trainer.loop import run_rollouts
+from trainer.meter import Meter
+from trainer.policy import Policy
+from trainer.presets import validated
+from trainer.prompts.sets import prompt_set
+from trainer.provenance import commit, hardware, versions
+from trainer.rollout.engine import Sampler
+from trainer.rollout.pool import EnvironmentPool
+from trainer.rollout.tokens import ChatFormat
+from trainer.rundir import RunDirectory
+from trainer.session import Session
+from trainer.state import TrainingState
+
+_HARD_LIMIT_MARGIN_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Engines:
+    """What generates and learns in one attempt, with the tokenizer both share."""
+
+    sampler: Sampler
+    learner: Learner
+    chat: ChatFormat
+    model_directory: Path
+
+
+OpenEngines = Callable[[RunConfig, Mapping[str, Any]], Engines]
+"""Opens the engines of the run's own model; the mapping holds what an earlier attempt measured (threads)."""
+
+
+def create(root: Path, config: RunConfig) -> RunDirectory:
+    """Make the run directory with its frozen settings. Raises `UserError` when it already holds another run."""
+    run = RunDirectory(root)
+    if run.config.exists():
+        raise UserError(f"{root} already holds a run; give another directory, or resume it")
+    if root.exists() and any(p.name != run.control.name for p in root.iterdir()):
+        raise UserError(f"{root} is not empty; give a new directory")
+    values = {
+        "config": config.model_dump(mode="json"),
+        "format_version": FORMAT_VERSION,
+        "commit": commit(),
+        "versions": versions(),
+        "hardware": hardware(),
+    }
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        aside = run.config.with_suffix(".part")
+        aside.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+        aside.rename(run.config)
+    except OSError as error:
+        raise disk_error(error, str(run.config)) from error
+    return run
+
+
+def read_config(run: RunDirectory) -> RunConfig:
+    """The frozen settings of a run directory. Raises `UserError` when they are missing or not readable."""
+    try:
+        values = json.loads(run.config.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise UserError(f"{run.root} holds no config.json: it is no run directory") from error
+    except (OSError, ValueError) as error:
+        raise UserError(f"{run.config} is not readable: {error}") from error
+    if not isinstance(values, dict) or not isinstance(values.get("config"), dict):
+        raise UserError(f'{run.config} has no "config" object')
+    return validated(values["config"], where=str(run.config))
+
+
+def attempt(run: RunDirectory, open_engines: OpenEngines, *, listen: Callable[[EventLog], None] | None = None) -> int:
+    """Do the next attempt of a run to its end; returns the exit code. Every end but a full disk leaves a `run_state` event."""
+    with _locked(run):
+        config = read_config(run)
+        previous = attempts(run)
+        if previous:
+            repair(run, previous[-1])
+        number = previous[-1] + 1 if previous else 1
+        checkpoints = Checkpoints(run, config.checkpoint)
+        problems: list[str] = []
+        loaded = checkpoints.newest(problems.append)
+        log = EventLog(run, number, rollout=loaded.next_rollout if loaded else 0)
+        try:
+            if listen is not None:
+                listen(log)
+            _attempt(run, config, log, number, checkpoints, loaded, problems, open_engines)
+            code = 0
+        except Cancelled as end:
+            log.emit(RunStateChanged(state="stopped", reason=str(end), owner=None))
+            code = EXIT_CODES["cancelled"]
+        except Exception as error:  # noqa: BLE001 - the end of a run is reported whatever ended it
+            code = _report_failure(log, error)
+        finally:
+            log.sync()
+            log.close()
+        return code
+
+
+def _attempt(
+    run: RunDirectory,
+    config: RunConfig,
+    log: EventLog,
+    number: int,
+    checkpoints: Checkpoints,
+    loaded: Loaded | None,
+    problems: list[str],
+    open_engines: OpenEngines,
+) -> None:
+    """Open everything, do the rollouts that are left, and close everything again."""
+    state = TrainingState.fresh(config, load_corpus(config.corpus))
+    if loaded is not None:
+        problems += state.load_dict(loaded.state)
+    sandbox = _open_sandbox(config)
+    try:
+        pool = EnvironmentPool(sandbox, kind=config.environment_kind)
+        try:
+            engines = open_engines(config, state.engine)
+            try:
+                if loaded is not None:
+                    engines.learner.load_state(loaded.model_directory, loaded.learner_state)
+                    engines.sampler.load_weights(engines.learner.weights())
+                session = _session(run, config, log, number, checkpoints, state, engines, pool)
+                _announce(session, number, loaded, problems)
+                with _stop_on_signals(session.control):
+                    _run(session)
+            finally:
+                engines.sampler.close()
+                engines.learner.close()
+        finally:
+            pool.close()
+    finally:
+        sandbox.close()
+
+
+def _run(session: Session) -> None:
+    try:
+        run_rollouts(session)
+    except Cancelled:
+        session.save_now()
+        raise
+    session.log.emit(RunStateChanged(state="completed"))
+
+
+def _session(
+    run: RunDirectory,
+    config: RunConfig,
+    log: EventLog,
+    number: int,
+    checkpoints: Checkpoints,
+    state: TrainingState,
+    engines: Engines,
+    pool: EnvironmentPool,
+) -> Session:
+    state.engine = {"threads": engines.sampler.describe().get("threads")}
+    control = Control(run, attempt=number, log=log, state=state)
+    session = Session(
+        config=config,
+        run=run,
+        log=log,
+        state=state,
+        control=control,
+        policy=Policy(engines.sampler, engines.chat, thinking=config.model.thinking),
+        learner=engines.learner,
+        pool=pool,
+        prompts=prompt_set(config.prompts),
+        checkpoints=checkpoints,
+        meter=Meter(log),
+        model_directory=engines.model_directory,
+    )
+    control.save_now = session.save_now
+    session.mark_finished()
+    return session
+
+
+def _announce(session: Session, number: int, loaded: Loaded | None, problems: list[str]) -> None:
+    """First events of an attempt: who runs, from where, on what; then what was odd about the checkpoint or the corpus."""
+    session.log.emit(
+        RunStarted(
+            attempt=number,
+            start_rollout=session.state.next_rollout,
+            total_rollouts=session.config.schedule.rollouts,
+            checkpoint=loaded.name if loaded else None,
+            pid=os.getpid(),
+            engine={
+                "sampler": dict(session.policy.sampler.describe()),
+                "learner": dict(session.learner.describe()),
+                "model": str(session.model_directory),
+            },
+            versions=versions(),
+            sandbox_tier=session.pool.tier,
+        )
+    )
+    session.log.emit(RunStateChanged(state="running"))
+    for problem in problems:
+        session.log.emit(Warned(message=problem, where="resume"))
+    if session.state.corpus is not None:
+        corpus = session.state.corpus
+        session.log.emit(CorpusLoaded(source=corpus.source, documents=len(corpus.documents), skipped=corpus.skipped))
+    if loaded is not None and not _was_reported(session.run, number, loaded.name):
+        size = sum(p.stat().st_size for p in loaded.model_directory.parent.rglob("*") if p.is_file())
+        session.log.emit(CheckpointSaved(name=loaded.name, next_rollout=loaded.next_rollout, bytes=size, elapsed_s=0.0))
+    session.log.sync()
+
+
+def _was_reported(run: RunDirectory, number: int, name: str) -> bool:
+    """Whether an earlier attempt lived long enough to report this checkpoint; the next attempt reports it otherwise."""
+    return any(
+        event["kind"] == "checkpoint" and event["payload"]["name"] == name
+        for earlier in attempts(run)
+        if earlier < number
+        for event in read_events(run, earlier)
+    )
+
+
+def _open_sandbox(config: RunConfig) -> Sandbox:
+    limits = Limits(
+        step_soft_s=config.sandbox.step_timeout_s,
+        step_hard_s=config.sandbox.step_timeout_s + _HARD_LIMIT_MARGIN_S,
+        memory_bytes=config.sandbox.memory_bytes,
+        source_bytes=config.gates.source_bytes,
+    )
+    try:
+        return Sandbox(limits, config.sandbox.minimum_tier)
+    except SandboxUnavailable as error:
+        raise InfrastructureError(str(error)) from error
+    except ValueError as error:
+        raise UserError(f"sandbox settings: {error}") from error
+
+
+def _report_failure(log: EventLog, error: Exception) -> int:
+    """Event `run_state failed` if the disk allows, one line on stderr; a bug's traceback goes there too."""
+    owner = error.owner if isinstance(error, TrainerError) else "bug"
+    message = str(error) if isinstance(error, TrainerError) else f"{type(error).__name__}: {error}"
+    if owner == "bug":
+        import traceback
+
+        traceback.print_exc(file=sys.stderr)
+    try:
+        log.emit(RunStateChanged(state="failed", reason=message, owner=owner))
+    except TrainerError as unwritten:
+        print(f"trainer: the failure could not be logged: {unwritten}", file=sys.stderr)  # noqa: T201
+    print(f"trainer: {owner}: {message}", file=sys.stderr)  # noqa: T201
+    return EXIT_CODES[owner]
+
+
+@contextmanager
+def _locked(run: RunDirectory) -> Iterator[None]:
+    """Hold the run directory's lock; the kernel drops it when the process dies. Raises `UserError` when another trainer has it."""
+    try:
+        file = run.lock.open("a+")
+    except OSError as error:
+        raise UserError(f"cannot use {run.root} as a run directory: {error.strerror or error}") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise UserError(
+                f"{run.root} is in use by another trainer (pid {_holder(run)}); stop that one first"
+            ) from error
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        yield
+
+
+def _holder(run: RunDirectory) -> str:
+    return run.lock.read_text(encoding="ascii", errors="replace").strip() or "unknown"
+
+
+@contextmanager
+def _stop_on_signals(control: Control) -> Iterator[None]:
+    """SIGTERM and SIGINT stop the run at the next safe point."""
+
+    def stop(number: int, _frame: object) -> None:
+        control.request_stop(f"stopped by {signal.Signals(number).name}")
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

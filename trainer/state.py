@@ -1,0 +1,140 @@
+"""Everything a run carries from one rollout to the next, weights aside: what a checkpoint holds and a resume restores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from trainer.config import RunConfig
+from trainer.corpus import Corpus
+from trainer.errors import UserError
+from trainer.memory import Memory
+from trainer.regret import Design, SkillTrackers
+
+HintState = Literal["ok", "none", "leaky"]
+STATE_FORMAT = 1
+
+
+@dataclass(slots=True)
+class Environment:
+    """One accepted environment of the current set."""
+
+    key: str
+    candidate: str
+    slot: int
+    skill: str
+    class_name: str
+    code: str
+    document: str | None
+    hint_state: HintState = "none"
+    hint: str | None = None
+
+
+@dataclass(slots=True)
+class DesignSample:
+    """The accepted design call of a slot, waiting for its window: token ids, what sampled them, and the returns so far."""
+
+    environment: str
+    skill: str
+    rollout: int
+    prompt_ids: tuple[int, ...]
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    window: dict[int, list[float]] = field(default_factory=dict)
+    hinted_mean: float | None = None
+    regret: float | None = None
+    leaky: bool = False
+    faulty: bool = False
+
+    def design(self) -> Design:
+        return Design(self.environment, self.skill, self.window, self.hinted_mean, self.regret, self.faulty, self.leaky)
+
+
+@dataclass
+class TrainingState:
+    """The mutable state of the loop. `next_rollout` is the one a resume starts with."""
+
+    memory: Memory
+    corpus: Corpus | None
+    trackers: SkillTrackers
+    next_rollout: int = 0
+    environments: list[Environment] = field(default_factory=list)
+    waiting: list[DesignSample] = field(default_factory=list)
+    baseline: dict[str, float] = field(default_factory=dict)
+    barred: dict[str, str] = field(default_factory=dict)
+    quarantined: dict[str, str] = field(default_factory=dict)
+    control_offset: int = 0
+    totals: dict[str, int] = field(default_factory=dict)
+    engine: dict[str, Any] = field(default_factory=dict)  # what was measured at the first start (threads)
+
+    @classmethod
+    def fresh(cls, config: RunConfig, corpus: Corpus | None) -> TrainingState:
+        trackers = SkillTrackers(config.reward.gamma_fast, config.reward.gamma_slow)
+        return cls(memory=Memory(config.memory), corpus=corpus, trackers=trackers)
+
+    def playable(self) -> list[Environment]:
+        """Environments of the current set that are neither barred nor quarantined, by slot."""
+        return [e for e in self.environments if not self.is_out(e.key)]
+
+    def is_out(self, key: str) -> bool:
+        return key in self.barred or key in self.quarantined
+
+    def sample_of(self, key: str) -> DesignSample | None:
+        return next((s for s in self.waiting if s.environment == key), None)
+
+    def count(self, **amounts: int) -> None:
+        """Add to the run's totals."""
+        for name, amount in amounts.items():
+            self.totals[name] = self.totals.get(name, 0) + amount
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values, independent of later changes. Floats survive a JSON round trip exactly."""
+        return {
+            "format": STATE_FORMAT,
+            "next_rollout": self.next_rollout,
+            "environments": [asdict(e) for e in self.environments],
+            "waiting": [_sample_to_dict(s) for s in self.waiting],
+            "memory": self.memory.state(),
+            "corpus": self.corpus.state() if self.corpus else None,
+            "trackers": self.trackers.state(),
+            "baseline": dict(self.baseline),
+            "barred": dict(self.barred),
+            "quarantined": dict(self.quarantined),
+            "control_offset": self.control_offset,
+            "totals": dict(self.totals),
+            "engine": dict(self.engine),
+        }
+
+    def load_dict(self, values: Mapping[str, Any]) -> list[str]:
+        """Take over a checkpoint's state; returns warnings (a corpus that changed)."""
+        if values.get("format") != STATE_FORMAT:
+            raise UserError(
+                f"the checkpoint's state has format {values.get('format')}; this version reads {STATE_FORMAT}"
+            )
+        self.next_rollout = int(values["next_rollout"])
+        self.environments = [Environment(**e) for e in values["environments"]]
+        self.waiting = [_sample_from_dict(s) for s in values["waiting"]]
+        self.memory.load_state(values["memory"])
+        self.trackers.load_state(values["trackers"])
+        self.baseline = dict(values["baseline"])
+        self.barred = dict(values["barred"])
+        self.quarantined = dict(values["quarantined"])
+        self.control_offset = int(values["control_offset"])
+        self.totals = dict(values["totals"])
+        self.engine = dict(values["engine"])
+        if self.corpus is None or values["corpus"] is None:
+            return []
+        warning = self.corpus.load_state(values["corpus"])
+        return [warning] if warning else []
+
+
+def _sample_to_dict(sample: DesignSample) -> dict[str, Any]:
+    values = {name: getattr(sample, name) for name in DesignSample.__slots__}
+    return values | {"window": {str(offset): list(rewards) for offset, rewards in sample.window.items()}}
+
+
+def _sample_from_dict(values: Mapping[str, Any]) -> DesignSample:
+    window = {int(offset): [float(r) for r in rewards] for offset, rewards in values["window"].items()}
+    tuples = {name: tuple(values[name]) for name in ("prompt_ids", "token_ids", "logprobs")}
+    return DesignSample(**{**values, **tuples, "window": window})
