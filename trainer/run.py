@@ -61,7 +61,7 @@ def create(root: Path, config: RunConfig) -> RunDirectory:
     run = RunDirectory(root)
     if run.config.exists():
         raise UserError(f"{root} already holds a run; give another directory, or resume it")
-    if root.exists() and any(p.name != run.control.name for p in root.iterdir()):
+    if root.exists() and any(p.name not in (run.control.name, run.log.name) for p in root.iterdir()):
         raise UserError(f"{root} is not empty; give a new directory")
     values = {
         "config": config.model_dump(mode="json"),
