@@ -48,7 +48,7 @@ class {name}Env:
         self.turn = 0
         parity = "even" if self.secret % 2 == 0 else "odd"
         rules = f"The {word} hides an {{parity}} number from {low} to {high}. You have {{self.max_turns}} turns."
-        return f"Round {{self.rng.randint(100, 999)}}. {{rules}} Answer \\boxed{{{{N}}}}.", {{}}
+        return f"Round {{self.rng.randint(100, 999)}}. {{rules}} Answer \\\\boxed{{{{N}}}}.", {{}}
 
     def step(self, action):
         self.turn += 1
