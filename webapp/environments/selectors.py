@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from django.db.models import Avg, Count, Q, QuerySet
+from django.db.models import Avg, Count, F, Q, QuerySet
 from django.http import Http404
 
 from webapp.core.pagination import Page, keyset_page
@@ -22,6 +22,7 @@ from webapp.runs.models import Command, Run
 from webapp.runs.overview import faulty_keys, hung_keys, zero_spread_keys
 
 PAGE_ROWS = 50
+Z_95 = 1.96  # half width of a 95 % interval in standard errors
 FLAGS = {
     "hung": "hung",
     "faulty": "faulty",
@@ -308,8 +309,9 @@ def access_document(*, run: Run, document_id: int) -> CorpusDocument:
 
 
 def list_regret(*, run: Run, skill: str = "", cursor: str = "", size: int = PAGE_ROWS) -> Page[RegretPoint]:
-    """Regret measurements, newest first."""
-    rows = RegretPoint.objects.filter(run=run, superseded=False).select_related("environment")
+    """Regret measurements, newest first, each with ``half_width`` of its 95 % interval."""
+    rows = RegretPoint.objects.filter(run=run, superseded=False).select_related("environment").defer("environment__code")
+    rows = rows.annotate(half_width=F("standard_error") * Z_95)
     if skill:
         rows = rows.filter(skill=skill)
     return keyset_page(rows, order=("-id",), cursor=cursor, size=size)
@@ -332,6 +334,7 @@ def regret_by_skill(*, run: Run) -> list[SkillRegret]:
     groups: dict[tuple[int, str], tuple[list[float], dict[str, int]]] = {}
     rows = RegretPoint.objects.filter(run=run, superseded=False, rollout__isnull=False).order_by("rollout", "skill")
     for rollout, skill, state, regret in rows.values_list("rollout", "skill", "state", "regret"):
+        assert rollout is not None  # filtered above
         values, states = groups.setdefault((rollout, skill), ([], {}))
         states[state] = states.get(state, 0) + 1
         if regret is not None:

@@ -20,6 +20,7 @@ TURNS_A_PAGE = 200
 PREVIEW_CHARACTERS = 20_000
 STATUSES = ("won", "lost", "turn_limit", "truncated_by_env", "length", "context_full", *sorted(FAULTS))
 HINT_MARK = "\n\nHINT: "
+ACTION_CHARACTERS = 120
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +61,27 @@ class TurnView:
     observation_tokens: int
     reply_tokens: int
     logprob_mean: float | None
+
+    @property
+    def position(self) -> int:
+        """Number people count by, from 1."""
+        return self.number + 1
+
+    @property
+    def anchor(self) -> str:
+        """Id of the turn on its episode's page."""
+        return f"t{self.position}"
+
+    @property
+    def action_note(self) -> str:
+        """What the reply amounted to, where that is not plain from its text."""
+        words = []
+        if self.action is None:
+            words.append("not stepped")
+        elif self.action.strip() != self.reply.shown.strip():
+            words.append(f"acted {self.action[:ACTION_CHARACTERS]}")
+        words += [word for word, holds in (("ended the episode", self.terminated), ("truncated by the environment", self.truncated)) if holds]
+        return " · ".join(words)
 
 
 def list_episodes(*, run: Run, chosen: EpisodeFilter, cursor: str = "", size: int = PAGE_ROWS) -> Page[Episode]:

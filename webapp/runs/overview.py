@@ -89,9 +89,9 @@ def judged_counts(*, run: Run) -> tuple[int, int]:
     if run.rollout is None:
         return 0, 0
     counts = Candidate.objects.filter(run=run, rollout=run.rollout, superseded=False).aggregate(
-        accepted=Count("id", filter=Q(accepted=True)), rejected=Count("id", filter=Q(accepted=False))
+        passed=Count("id", filter=Q(accepted=True)), rejected=Count("id", filter=Q(accepted=False))
     )
-    return counts["accepted"], counts["rejected"]
+    return counts["passed"], counts["rejected"]
 
 
 def _judged(run: Run) -> str:

@@ -71,13 +71,15 @@ def thin(points: Sequence[Point], limit: int) -> list[Point]:
 def read_series(*, run: Run, names: Sequence[str]) -> list[Series]:
     """The named metrics of a run in the order of ``names``; a metric that was never reported is an empty series."""
     series = {name: Series(name) for name in names[:MAX_NAMES]}
-    ends = dict(Attempt.objects.filter(run=run, superseded_from__isnull=False).values_list("number", "superseded_from"))
+    left = Attempt.objects.filter(run=run, superseded_from__isnull=False).values_list("number", "superseded_from")
+    ends: dict[int, int | None] = dict(left)
     rows = (
         MetricPoint.objects.filter(run=run, name__in=list(series), rollout__isnull=False)
         .order_by("name", "rollout", "attempt")
         .values_list("name", "rollout", "attempt", "value", "superseded")
     )
     for name, rollout, attempt, value, superseded in rows:
+        assert rollout is not None  # filtered above
         if superseded:
             series[name].ghosts.setdefault(attempt, []).append((rollout, value))
         else:
@@ -87,10 +89,10 @@ def read_series(*, run: Run, names: Sequence[str]) -> list[Series]:
     return list(series.values())
 
 
-def _join_ghosts(series: Series, ends: dict[int, int]) -> None:
+def _join_ghosts(series: Series, ends: dict[int, int | None]) -> None:
     """Start every ghost at the last point before it, so that it leaves the line where the resume left it."""
     for attempt, tail in series.ghosts.items():
-        before = [point for point in series.points if point[0] < min(ends.get(attempt, tail[0][0]), tail[0][0])]
+        before = [point for point in series.points if point[0] < min(ends.get(attempt) or tail[0][0], tail[0][0])]
         if before:
             tail.insert(0, before[-1])
 

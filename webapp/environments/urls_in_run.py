@@ -1,0 +1,21 @@
+"""Addresses inside a run; included by ``webapp.runs.urls`` (names join the namespace "runs")."""
+
+from __future__ import annotations
+
+from django.urls import path
+
+from webapp.environments import views, views_sources
+
+urlpatterns = [
+    path("environments/", views.environment_list, name="environments"),
+    path("environments/<str:key>/", views.environment_page, name="environment"),
+    path("environments/<str:key>/code.py", views.environment_code, name="environment_code"),
+    path("environments/<str:key>/act/<slug:act>/", views.environment_judge, name="environment_judge"),
+    path("candidates/", views.candidate_list, name="candidates"),
+    path("candidates/<str:key>/", views.candidate_page, name="candidate"),
+    path("memory/", views_sources.memory, name="memory"),
+    path("corpus/", views_sources.corpus, name="corpus"),
+    path("corpus/<int:document_id>/", views_sources.document, name="document"),
+    path("regret/", views_sources.regret, name="regret"),
+    path("regret/series/", views_sources.regret_series, name="regret_series"),
+]

@@ -1,0 +1,127 @@
+"""Which metrics are drawn together, and how: titles, labels, colours, band, range."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+#: Measured only in a rollout that writes a new set; between two of them there is nothing due, so the line goes on.
+PER_REGENERATION = (
+    "win_rate/hinted", "regret/", "gates/", "designer/regret", "hints/", "memory/", "time/design", "time/gates", "time/hints",
+)  # fmt: skip
+TITLES = {
+    "win_rate": "Win rate", "regret": "Regret", "designer": "Designer reward", "group": "Groups", "band": "Learnable band",
+    "gates": "Gates", "loss": "Loss", "policy": "Policy", "optim": "Optimiser", "sampler_gap": "Sampler gap", "perf": "Speed",
+    "time": "Time", "learn": "Learner", "tokens": "Tokens", "episodes": "Episodes",
+}  # fmt: skip
+METRIC_TITLES = {
+    "win_rate/unhinted": "unhinted", "win_rate/hinted": "hinted", "designer/reward_mean": "reward", "designer/anchor_mean": "anchor",
+    "designer/regret_term_mean": "regret term", "perf/tokens_per_s_sampled": "sampled", "perf/tokens_per_s_trained": "trained",
+}  # fmt: skip
+_SHARE = re.compile(r"(frac|share|rate)(_|$|/)|/pass_rate$|^win_rate/")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChartSeries:
+    """One line. ``band`` names the metric that holds its standard error; ``sparse``: measured only at regenerations."""
+
+    name: str
+    label: str
+    color: str
+    dash: bool = False
+    band: str = ""
+    sparse: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chart:
+    """One panel. ``low``/``high`` fix the axis (a share is always drawn from 0 to 1); ``zero`` draws a line at 0."""
+
+    key: str
+    title: str
+    series: tuple[ChartSeries, ...]
+    low: float | None = None
+    high: float | None = None
+    zero: bool = False
+    unit: str = ""
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """For json_script: what charts.js draws."""
+        return asdict(self)
+
+    @property
+    def names(self) -> list[str]:
+        """Every metric the panel needs."""
+        return [name for one in self.series for name in (one.name, one.band) if name]
+
+
+def _line(name: str, color: str, **more: Any) -> ChartSeries:
+    return ChartSeries(name=name, label=METRIC_TITLES.get(name, name.partition("/")[2] or name), color=color, sparse=is_sparse(name), **more)
+
+
+def is_sparse(name: str) -> bool:
+    """True for metrics that are due only at regenerations."""
+    return name.startswith(PER_REGENERATION)
+
+
+#: What a run is judged by, in the order of the overview.
+OVERVIEW_CHARTS: tuple[Chart, ...] = (
+    Chart(key="win-rate", title="Win rate by arm", low=0, high=1,
+          series=(_line("win_rate/unhinted", "--arm-unhinted"), _line("win_rate/hinted", "--arm-hinted", dash=True))),
+    Chart(key="regret", title="Regret, 95 % interval", zero=True,
+          series=(ChartSeries(name="regret/mean", label="regret", color="--ink", band="regret/standard_error", sparse=True),)),
+    Chart(key="designer", title="Designer reward", zero=True,
+          series=(_line("designer/reward_mean", "--ink"), _line("designer/anchor_mean", "--run-0"),
+                  _line("designer/regret_term_mean", "--run-1"))),
+    Chart(key="band", title="Learnable band share", low=0, high=1,
+          series=(ChartSeries(name="band/learnable_share", label="win rate in band", color="--run-7"),)),
+    Chart(key="loss", title="Loss", zero=True, series=(ChartSeries(name="loss/total", label="total", color="--ink"),)),
+    Chart(key="speed", title="Tokens per second", low=0, unit="tok/s",
+          series=(_line("perf/tokens_per_s_sampled", "--run-5"), _line("perf/tokens_per_s_trained", "--run-4"))),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChartGroup:
+    """The panels of one prefix."""
+
+    key: str
+    title: str
+    charts: tuple[Chart, ...]
+
+
+def charts_of(names: Sequence[str]) -> list[ChartGroup]:
+    """One group per prefix, one panel per metric; what people look at first comes first."""
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(name.partition("/")[0] if "/" in name else "other", []).append(name)
+    order = list(TITLES)
+    ranked = sorted(groups, key=lambda prefix: (order.index(prefix) if prefix in order else len(order), prefix))
+    return [
+        ChartGroup(key=prefix, title=TITLES.get(prefix, prefix), charts=tuple(_panels(prefix, groups[prefix]))) for prefix in ranked
+    ]
+
+
+def _panels(prefix: str, names: Sequence[str]) -> list[Chart]:
+    if prefix == "win_rate":
+        known = [chart for chart in OVERVIEW_CHARTS if chart.key == "win-rate"]
+        return known + [_panel(name) for name in names if name not in known[0].names]
+    if prefix == "regret" and "regret/mean" in names:
+        known = [chart for chart in OVERVIEW_CHARTS if chart.key == "regret"]
+        return known + [_panel(name) for name in names if name not in known[0].names]
+    return [_panel(name) for name in names]
+
+
+def _panel(name: str) -> Chart:
+    is_share = _SHARE.search(name) is not None and "optim" not in name and not name.startswith("optim/")
+    line = ChartSeries(name=name, label=name.partition("/")[2] or name, color=_color(name), sparse=is_sparse(name))
+    return Chart(key=name, title=name, series=(line,), low=0 if is_share else None, high=1 if is_share else None)
+
+
+def _color(name: str) -> str:
+    if name.endswith("/unhinted") or "unhinted" in name:
+        return "--arm-unhinted"
+    return "--arm-hinted" if "hinted" in name else "--ink"

@@ -1,0 +1,36 @@
+"""Addresses of runs; what belongs to a run (environments, episodes) is mounted inside it by those apps' ``urls_in_run``."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.urls import include, path
+
+from webapp.core.features import has_module
+from webapp.runs import views, views_run
+
+app_name = "runs"
+
+urlpatterns = [
+    path("", views.run_list, name="list"),
+    path("new/", views.run_new, name="new"),
+    path("<int:run_id>/", views_run.overview, name="page"),
+    path("<int:run_id>/row/", views.run_row, name="row"),
+    path("<int:run_id>/head/", views_run.head, name="head"),
+    path("<int:run_id>/progress/", views_run.progress, name="progress"),
+    path("<int:run_id>/latest/", views_run.latest, name="latest"),
+    path("<int:run_id>/act/<slug:act>/", views.run_act, name="act"),
+    path("<int:run_id>/edit/", views.run_edit, name="edit"),
+    path("<int:run_id>/charts/", views_run.charts, name="charts"),
+    path("<int:run_id>/series/", views_run.series, name="series"),
+    path("<int:run_id>/series.csv", views_run.series_csv, name="series_csv"),
+    path("<int:run_id>/checkpoints/", views_run.checkpoints, name="checkpoints"),
+    path("<int:run_id>/config/", views_run.config, name="config"),
+    path("<int:run_id>/config.json", views_run.config_json, name="config_json"),
+    path("<int:run_id>/log/", views_run.log, name="log"),
+    path("<int:run_id>/log.txt", views_run.log_file, name="log_file"),
+    *(
+        path("<int:run_id>/", include(f"webapp.{name}.urls_in_run"))
+        for name in settings.SPADEWORK_FEATURES
+        if name != "runs" and has_module(f"webapp.{name}.urls_in_run")
+    ),
+]

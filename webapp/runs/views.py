@@ -1,0 +1,189 @@
+"""List of runs, start form, and what people do to a run. Reads through selectors, writes through services."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from webapp.accounts.permissions import require_role
+from webapp.accounts.roles import Role
+from webapp.core.chips import FilterMenu, chosen_chips
+from webapp.core.requests import signed_in_user
+from webapp.runs import selectors, services
+from webapp.runs.configuration import PresetChoice, apply_overrides, parse_config, presets
+from webapp.runs.errors import ActRefused, InvalidConfig
+from webapp.runs.forms import SettingsForm
+from webapp.runs.models import Run
+from webapp.runs.page import run_context
+from webapp.runs.selectors import RunFilter, access_run
+
+#: Acts of the header, by the name in the address.
+ACTS: dict[str, Callable[..., Any]] = {
+    "start": services.start_run,
+    "pause": services.pause_run,
+    "unpause": services.unpause_run,
+    "resume": services.resume_run,
+    "stop": services.stop_run,
+    "checkpoint": services.checkpoint_run,
+}
+DONE = {
+    "start": "{} is in the queue.",
+    "pause": "{} pauses at its next safe point.",
+    "unpause": "{} was asked to go on.",
+    "resume": "{} is in the queue and will go on from its newest checkpoint.",
+    "stop": "{} is being stopped.",
+    "checkpoint": "{} was asked for a checkpoint.",
+}
+
+
+@require_role(Role.VIEWER)
+@require_safe
+def run_list(request: HttpRequest) -> HttpResponse:
+    """All runs, newest first; ``?status=``, ``preset``, ``tag``, ``owner``, ``q`` narrow it."""
+    query = request.GET
+    chosen = RunFilter(
+        search=query.get("q", "").strip()[:200], status=query.get("status", ""), preset=query.get("preset", ""),
+        tag=query.get("tag", ""), owner=query.get("owner", ""),
+    )  # fmt: skip
+    page = selectors.list_runs(chosen=chosen, cursor=query.get("after", ""))
+    facets = selectors.run_facets()
+    menus = [
+        FilterMenu(name="status", label="status", values=["active", *facets.statuses]),
+        FilterMenu(name="preset", label="preset", values=facets.presets),
+        FilterMenu(name="tag", label="tag", values=facets.tags),
+        FilterMenu(name="owner", label="owner", values=facets.owners),
+    ]
+    context = {
+        "page": page,
+        "chosen": chosen,
+        "menus": [menu.bound(query) for menu in menus if menu.values],
+        "chips": chosen_chips(query, ("status", "preset", "tag", "owner", "q")),
+        "is_narrowed": any(asdict(chosen).values()),
+    }
+    return render(request, "runs/list.html", context)
+
+
+@require_role(Role.VIEWER)
+@require_safe
+def run_row(request: HttpRequest, run_id: int) -> HttpResponse:
+    """One row of the list, for live updates."""
+    return render(request, "runs/_row.html", {"run": selectors.list_row(run_id=run_id)})
+
+
+@require_role(Role.OPERATOR)
+@require_http_methods(["GET", "HEAD", "POST"])
+def run_new(request: HttpRequest) -> HttpResponse:
+    """The start form: ``?preset=demo`` or ``?clone=ID`` prefill it. Nothing is queued unless every setting is valid."""
+    data = request.POST if request.method == "POST" else request.GET
+    choices = presets()
+    parent = _parent(data.get("clone", ""))
+    preset = _chosen_preset(choices, data.get("preset", ""))
+    base = parse_config(parent.config) if parent else preset.config
+    form = SettingsForm(base, request.POST if request.method == "POST" else None)
+    details = {
+        "name": data.get("name", f"{parent.name} copy" if parent else ""),
+        "tags": data.get("tags", ", ".join(parent.tags) if parent else ""),
+        "notes": data.get("notes", ""),
+    }
+    if request.method == "POST":
+        run = _create(request, form, base, parent, details)
+        if run is not None:
+            return redirect("runs:page", run.pk)
+    main, variants = _sorted_out(choices)
+    context = {"main_choices": main, "variants": variants, "preset": preset, "parent": parent, "form": form, "base": base, **details}
+    return render(request, "runs/new.html", context, status=422 if form.general or form.error_count else 200)
+
+
+def _create(request: HttpRequest, form: SettingsForm, base: Any, parent: Run | None, details: dict[str, str]) -> Run | None:
+    """Create and queue the run; None when something was refused and the form says what."""
+    actor = signed_in_user(request)
+    tags = details["tags"].split(",")
+    try:
+        config = apply_overrides(base, form.overrides())
+        if parent:
+            run = services.clone_run(actor=actor, run_id=parent.pk, name=details["name"], config=config)
+            run = services.tag_run(actor=actor, run_id=run.pk, tags=tags)
+        else:
+            run = services.create_run(actor=actor, name=details["name"], config=config, tags=tags, notes=details["notes"])
+    except InvalidConfig as error:
+        form.add_problems(error.problems)
+        return None
+    try:
+        services.start_run(actor=actor, run_id=run.pk)
+    except ActRefused as error:
+        messages.error(request, f"{run.name} was kept as a draft. {error}")
+    return run
+
+
+def _parent(text: str) -> Run | None:
+    if not text:
+        return None
+    if not text.isdecimal() or len(text) > 12:
+        raise Http404("There is no such run to clone.")
+    return access_run(run_id=int(text))
+
+
+def _sorted_out(choices: list[PresetChoice]) -> tuple[list[PresetChoice], list[PresetChoice]]:
+    """Presets that stand for themselves, and variants: those whose name goes on after another preset's name and a hyphen."""
+    names = {choice.name for choice in choices}
+    variants = [choice for choice in choices if any(choice.name.startswith(f"{name}-") for name in names)]
+    standing = [choice for choice in choices if choice not in variants]
+    standing.sort(key=lambda choice: (not choice.available, _natural(choice.name) if not choice.available else ()))
+    return standing, variants
+
+
+def _natural(name: str) -> tuple[tuple[int, str], ...]:
+    """Sort key in which 4b comes before 30b."""
+    return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name))
+
+
+def _chosen_preset(choices: list[PresetChoice], name: str) -> PresetChoice:
+    by_name = {choice.name: choice for choice in choices}
+    if name and name not in by_name:
+        raise Http404(f"There is no preset {name}.")
+    return by_name[name] if name else next((choice for choice in choices if choice.available), choices[0])
+
+
+@require_role(Role.OPERATOR)
+@require_POST
+def run_act(request: HttpRequest, run_id: int, act: str) -> HttpResponse:
+    """Do something to a run; answers with the run's header for htmx, else with the page it came from."""
+    run = access_run(run_id=run_id)
+    service = ACTS.get(act)
+    if service is None:
+        raise Http404("There is no such act.")
+    try:
+        service(actor=signed_in_user(request), run_id=run.pk)
+        messages.success(request, DONE[act].format(run.name))
+    except ActRefused as error:
+        messages.error(request, str(error))
+    if request.headers.get("HX-Request"):
+        return render(request, "runs/_head.html", {**run_context(request, access_run(run_id=run_id), ""), "with_messages": True})
+    return redirect("runs:page", run.pk)
+
+
+@require_role(Role.OPERATOR)
+@require_POST
+def run_edit(request: HttpRequest, run_id: int) -> HttpResponse:
+    """Rename, tag and annotate a run in one form."""
+    run = access_run(run_id=run_id)
+    actor = signed_in_user(request)
+    name, tags, notes = request.POST.get("name", ""), request.POST.get("tags", ""), request.POST.get("notes", "")
+    try:
+        if name != run.name:
+            services.rename_run(actor=actor, run_id=run.pk, name=name)
+        if [tag.strip() for tag in tags.split(",") if tag.strip()] != run.tags:
+            services.tag_run(actor=actor, run_id=run.pk, tags=tags.split(","))
+        if notes != run.notes:
+            services.annotate_run(actor=actor, run_id=run.pk, notes=notes)
+    except ActRefused as error:
+        messages.error(request, str(error))
+    return redirect("runs:page", run.pk)
+

@@ -1,0 +1,189 @@
+"""The pages of one run that are about the run itself: overview, charts, checkpoints, settings, log."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import Any
+
+from django.http import FileResponse, Http404, HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from webapp.accounts.permissions import require_role
+from webapp.accounts.roles import Role
+from webapp.environments.selectors import newest_environments
+from webapp.runs import selectors
+from webapp.runs.chartlist import OVERVIEW_CHARTS, charts_of
+from webapp.runs.configuration import presets
+from webapp.runs.forms import sections, setting_text, setting_value
+from webapp.runs.logtail import log_path, read_tail
+from webapp.runs.models import Run
+from webapp.runs.overview import attention_of, figures_of, stages_of
+from webapp.runs.page import run_context
+from webapp.runs.selectors import access_run
+from webapp.runs.series import MAX_NAMES, MAX_POINTS, metric_names, read_series
+
+LATEST_ENVIRONMENTS = 8
+
+
+@require_role(Role.VIEWER)
+@require_safe
+def overview(request: HttpRequest, run_id: int) -> HttpResponse:
+    """The live page of a run."""
+    run = access_run(run_id=run_id)
+    context = run_context(
+        request, run, "overview",
+        stages=stages_of(run=run), figures=figures_of(run=run), charts=OVERVIEW_CHARTS, every=_every(run),
+        listed=newest_environments(run=run, limit=LATEST_ENVIRONMENTS), attention=attention_of(run=run),
+        warnings=selectors.warnings_of(run=run, limit=5), commands=selectors.commands_of(run=run, limit=5),
+    )  # fmt: skip
+    return render(request, "runs/overview.html", dict(context))
+
+
+@require_role(Role.VIEWER)
+@require_safe
+def head(request: HttpRequest, run_id: int) -> HttpResponse:
+    """The header of a run's page, for live updates."""
+    return render(request, "runs/_head.html", dict(run_context(request, access_run(run_id=run_id), "")))
+
+
+@require_role(Role.VIEWER)
+@require_safe
+def progress(request: HttpRequest, run_id: int) -> HttpResponse:
+    """Stage strip and key figures, for live updates."""
+    run = access_run(run_id=run_id)
+    return render(request, "runs/_progress.html", {"run": run, "stages": stages_of(run=run), "figures": figures_of(run=run)})
+
+
+@require_role(Role.VIEWER)
+@require_safe
+def latest(request: HttpRequest, run_id: int) -> HttpResponse:
+    """Latest environments and the attention panel, for live updates."""
+    run = access_run(run_id=run_id)
+    context = {
+        "run": run,
+        "listed": newest_environments(run=run, limit=LATEST_ENVIRONMENTS),
+        "attention": attention_of(run=run),
+        "warnings": selectors.warnings_of(run=run, limit=5),
+        "commands": selectors.commands_of(run=run, limit=5),
+    }
+    return render(request, "runs/_latest.html", context)
+
+
+@require_role(Role.VIEWER)
+@require_safe
+def charts(request: HttpRequest, run_id: int) -> HttpResponse:
+    """Every metric, grouped by the part of its name before the slash."""
+    run = access_run(run_id=run_id)
+    groups = charts_of(metric_names(run=run))
+    return render(request, "runs/charts.html", dict(run_context(request, run, "charts", groups=groups, every=_every(run))))
+
+
+@require_role(Role.VIEWER)
+@require_safe
+def series(request: HttpRequest, run_id: int) -> HttpResponse:
+    """Points of the metrics named by ``?name=`` (repeated), thinned to ``?points=``, and the cursor they are complete to."""
+    run = access_run(run_id=run_id)
+    names = request.GET.getlist("name")
+    if len(names) > MAX_NAMES:
+        return JsonResponse({"error": f"ask for at most {MAX_NAMES} metrics at once"}, status=400)
+    asked = request.GET.get("points", "")
+    points = min(5_000, int(asked)) if asked.isdecimal() and len(asked) < 6 else MAX_POINTS
+    body = {"cursor": run.last_cursor, "series": {one.name: one.as_json(points) for one in read_series(run=run, names=names)}}
+    return JsonResponse(body)
+
+
+@require_role(Role.VIEWER)
+@require_safe
+def series_csv(request: HttpRequest, run_id: int) -> HttpResponse:
+    """The same as CSV, not thinned: one row a point, empty where nothing was measured."""
+    run = access_run(run_id=run_id)
+    names = request.GET.getlist("name")[:MAX_NAMES] or metric_names(run=run)
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(["metric", "rollout", "value"])
+    for one in read_series(run=run, names=names):
+        writer.writerows([_cell(one.name), rollout, "" if value is None else repr(value)] for rollout, value in one.points)
+    response = HttpResponse(text.getvalue(), content_type="text/csv; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="run-{run.pk}-metrics.csv"'
+    return response
+
+
+def _cell(text: str) -> str:
+    """Text that a spreadsheet will not take for a formula."""
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
+
+
+@require_role(Role.VIEWER)
+@require_safe
+def checkpoints(request: HttpRequest, run_id: int) -> HttpResponse:
+    """Checkpoints and attempts."""
+    run = access_run(run_id=run_id)
+    page = selectors.checkpoints_of(run=run, cursor=request.GET.get("after", ""))
+    context = run_context(request, run, "checkpoints", page=page, attempts=selectors.attempts_of(run=run))
+    return render(request, "runs/checkpoints.html", dict(context))
+
+
+@require_role(Role.VIEWER)
+@require_safe
+def config(request: HttpRequest, run_id: int) -> HttpResponse:
+    """The frozen settings, each with unit and sentence, against the preset or the run it was cloned from (``?against=parent``)."""
+    run = access_run(run_id=run_id)
+    preset = next((choice.config for choice in presets() if choice.name == run.preset), None)
+    against = "parent" if request.GET.get("against") == "parent" and run.parent else "preset" if preset else ""
+    base: dict[str, Any] | None = preset.model_dump(mode="json") if preset else None
+    if against == "parent" and run.parent:
+        base = run.parent.config
+    groups: list[dict[str, Any]] = []
+    for section in sections():
+        rows: list[dict[str, Any]] = []
+        for spec in section.settings:
+            text = setting_text(setting_value(run.config, spec.path))
+            other = setting_text(setting_value(base, spec.path)) if base is not None else text
+            rows.append({"spec": spec, "text": text, "other": other, "differs": text != other})
+        groups.append({"title": section.title, "key": section.key, "rows": rows, "changed": sum(bool(row["differs"]) for row in rows)})
+    only_changed = request.GET.get("show") == "changed"
+    context = run_context(
+        request, run, "config", groups=groups, against=against, only_changed=only_changed, changed=sum(group["changed"] for group in groups)
+    )
+    return render(request, "runs/config.html", dict(context))
+
+
+@require_role(Role.VIEWER)
+@require_safe
+def config_json(request: HttpRequest, run_id: int) -> HttpResponse:
+    """The frozen settings as a file that ``python -m trainer run --config`` takes."""
+    run = access_run(run_id=run_id)
+    response = HttpResponse(json.dumps(run.config, indent=2, ensure_ascii=True), content_type="application/json")
+    response["Content-Disposition"] = f'attachment; filename="run-{run.pk}-config.json"'
+    return response
+
+
+@require_role(Role.VIEWER)
+@require_safe
+def log(request: HttpRequest, run_id: int) -> HttpResponse:
+    """The end of what the trainer printed; htmx asks again while the run is active."""
+    run = access_run(run_id=run_id)
+    context = dict(run_context(request, run, "log", tail=read_tail(run=run)))
+    return render(request, "runs/_log.html" if request.headers.get("HX-Request") else "runs/log.html", context)
+
+
+@require_role(Role.VIEWER)
+@require_safe
+def log_file(request: HttpRequest, run_id: int) -> FileResponse:
+    """The whole log as it was printed."""
+    run = access_run(run_id=run_id)
+    path = log_path(run)
+    if path is None:
+        raise Http404("This run has printed nothing yet.")
+    return FileResponse(path.open("rb"), as_attachment=True, filename=f"run-{run.pk}-log.txt", content_type="text/plain; charset=utf-8")
+
+
+def _every(run: Run) -> int:
+    """Rollouts between two regenerations: metrics of a regeneration are due only then."""
+    value = setting_value(run.config, "schedule.regenerate_every")
+    return value if isinstance(value, int) and value > 0 else 1
+
+
