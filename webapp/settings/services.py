@@ -29,6 +29,9 @@ def database_settings(name: str, text: str, *, pool_size: int) -> dict[str, Any]
         raise BadSetting(name, "is not a Postgres connection string", expected) from error
     if not parameters.get("dbname"):
         raise BadSetting(name, "names no database", expected)
+    for port in str(parameters.get("port") or "").split(","):  # libpq takes a list, one port a host
+        if port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+            raise BadSetting(name, f"has the port {port!r}", expected)
     entry: dict[str, Any] = {"ENGINE": "django.db.backends.postgresql", "CONN_MAX_AGE": 0, "OPTIONS": {}}
     for keyword, value in parameters.items():
         if keyword in _KEYWORDS:
