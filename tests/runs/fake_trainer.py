@@ -122,7 +122,7 @@ def main(arguments: list[str]) -> int:
         stubborn = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
         for apart in (False, True):
             subprocess.Popen([sys.executable, "-c", stubborn], start_new_session=apart)
-    print("fake trainer at work", flush=True)
+    print("fake trainer at work", file=sys.stderr, flush=True)
     return trainer.run()
 
 

@@ -201,19 +201,23 @@ def test_a_failure_has_an_owner_and_a_message(operator: User, script: dict[str, 
 
 
 def test_pause_and_unpause(operator: User) -> None:
-    run = queued(operator, rollouts=4, rollout_s=0.3)
+    run = queued(operator, rollouts=500, rollout_s=0.1)
+
+    def is_paused() -> bool:
+        return Run.objects.get(pk=run.pk).status == "paused"
+
+    def goes_on() -> bool:
+        return run.transitions.filter(source="paused", target="running").exists()
+
     steps = [
         when(is_under_way(run), lambda: services.pause_run(actor=operator, run_id=run.pk)),
-        when(
-            lambda: Run.objects.get(pk=run.pk).status == "paused",
-            lambda: services.unpause_run(actor=operator, run_id=run.pk),
-        ),
+        when(is_paused, lambda: services.unpause_run(actor=operator, run_id=run.pk)),
+        when(goes_on, lambda: services.stop_run(actor=operator, run_id=run.pk)),
     ]
-    run = supervise(run, lambda: any(step() for step in steps))
-    assert run.status == "completed"
+    run = supervise(run, lambda: any(step() for step in steps), stop_s=20)
     targets = list(run.transitions.order_by("id").values_list("target", flat=True))
-    assert targets == ["queued", "starting", "running", "pausing", "paused", "running", "completed"]
-    assert Command.objects.filter(run=run, accepted=True).count() == 2
+    assert targets == ["queued", "starting", "running", "pausing", "paused", "running", "stopping", "stopped"]
+    assert Command.objects.filter(run=run, accepted=True).count() == 3
 
 
 def test_a_worker_that_shuts_down_takes_its_trainer_along(operator: User) -> None:
@@ -233,12 +237,13 @@ def test_sigterm_to_the_pool_process_counts_as_shutdown(operator: User) -> None:
 
 
 def test_a_resume_is_a_new_attempt_from_the_checkpoint(operator: User) -> None:
-    run = queued(operator, rollouts=4, rollout_s=0.2)
+    run = queued(operator, rollouts=4, rollout_s=0.8)
 
     def kill() -> None:
         os.kill(trainer_of(Run.objects.get(pk=run.pk)).pid, signal.SIGKILL)
 
-    run = supervise(run, when(is_under_way(run, 2), kill))
+    run = supervise(run, when(is_under_way(run), kill))
+    assert run.status == "failed"
     first_rollouts = run.rollouts_done
     run = services.resume_run(actor=operator, run_id=run.pk)
     assert (run.status, run.failure_message) == ("queued", "")

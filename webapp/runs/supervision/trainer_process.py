@@ -38,7 +38,9 @@ def trainer_arguments(directory: RunDirectory, run: Run) -> list[str]:
     """Arguments of ``python -m trainer``: a first run with its settings, or a resume of what is there."""
     if directory.config.exists():
         return ["resume", str(directory.root)]
-    requested = directory.root / "requested.json"
+    requested = directory.root.with_name(
+        f"{directory.root.name}.settings.json"
+    )  # the trainer wants its directory empty
     requested.write_text(json.dumps(run.config, indent=1), encoding="utf-8")
     return ["run", str(directory.root), "--config", str(requested)]
 
@@ -55,7 +57,10 @@ class TrainerProcess:
     def start(
         cls, claim: Claim, run: Run, *, program: Sequence[str] = (sys.executable, "-m", "trainer")
     ) -> TrainerProcess:
-        """Start it, its output appended to log.txt. Call from the main thread. Raises OSError."""
+        """Start it. Call from the main thread. Raises OSError.
+
+        The trainer writes log.txt itself; what it says on stderr (tracebacks, the last line of a failure) is appended there too.
+        """
         directory = claim.directory
         directory.root.mkdir(parents=True, exist_ok=True)
         arguments = trainer_arguments(directory, run)
@@ -65,7 +70,8 @@ class TrainerProcess:
                 death_signal=signal.SIGKILL,
                 env=trainer_environment(os.environ),
                 cwd=settings.BASE_DIR,
-                stdout=output,
+                stdout=subprocess.DEVNULL,
+                stderr=output,
             )
         return cls(popen, identify(popen.pid) or Process(popen.pid, 0))
 
