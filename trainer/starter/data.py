@@ -126,5 +126,5 @@ def stream(documents: Sequence[ShownDocument], *, seed: int, chunk: int, designs
     rng = random.Random(f"{seed}/{chunk}")  # noqa: S311 - a seeded stream, not a secret
     drawn: list[Example] = []
     for _ in range(designs):
-        drawn += examples_of_design(documents, rng, unhinted=2, hinted=1)
+        drawn += examples_of_design(documents, rng, unhinted=3, hinted=2)
     return drawn

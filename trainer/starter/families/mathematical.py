@@ -17,8 +17,8 @@ class Search:
 
     def draw(self, rng: random.Random, *, theme: Theme, level: str, max_turns: int) -> Program:
         rule = rng.choice(("any", "any", "upper", "lower"))
-        start = near(rng, theme, 21, 49)
-        width = near(rng, theme, 7, 31)
+        start = near(rng, theme, 21, 30)
+        width = near(rng, theme, 7, 23)
         count = (width + 1) if rule == "any" else width // 2 + 1
         turns = math.ceil(math.log2(count + 1)) + {"easy": 1, "medium": 0, "hard": 0 if width % 2 else -1}[level]
         turns = max(2, min(turns, max_turns))
@@ -81,7 +81,7 @@ class Gauge:
         need = {"easy": 2, "medium": rng.randint(2, 3), "hard": 3}[level]
         slack = {"easy": 1, "medium": rng.randint(0, 1), "hard": 0}[level]
         turns = min(need + slack + (need - 1 if rule == "both" else 0), max_turns)
-        start = near(rng, theme, *{"above": (21, 40), "below": (61, 79), "both": (45, 60)}[rule])
+        start = near(rng, theme, *{"above": (21, 27), "below": (47, 53), "both": (33, 40)}[rule])
         far = rng.randint(6, 9)
         shift = {"above": f"self.rng.randint(2, {far})", "below": f"-self.rng.randint(2, {far})",
                  "both": f"self.rng.choice([-1, 1]) * self.rng.randint(2, {far})"}[rule]  # fmt: skip
@@ -92,7 +92,7 @@ class Gauge:
             turns=turns,
             knobs=[f"self.start = {start}", f"self.need = {need}"],
             start=[
-                "self.spot = self.start + self.rng.randint(0, 9)",
+                "self.spot = self.start + self.rng.randint(0, 6)",
                 "self.found = 0",
                 "self.goals = [self.spot]",
                 "for _ in range(self.need):",

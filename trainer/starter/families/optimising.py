@@ -27,7 +27,7 @@ class Best:
             turns=turns,
             knobs=[f"self.size = {size}", f"self.slack = {slack}"],
             start=[
-                "self.low = self.rng.randint(21, 69)",
+                "self.low = self.rng.randint(21, 49)",
                 "self.gains = self.rng.sample(range(1, 10), self.size)",
                 'self.seen = ["?"] * self.size',
                 "self.total = 0",

@@ -20,14 +20,14 @@ class Series:
         rule = rng.choice(("steady", "alternating", "cycle", "falling"))
         need = {"easy": 2, "medium": near(rng, theme, 2, 3), "hard": near(rng, theme, 3, 4)}[level]
         turns = min(need + {"easy": 2, "medium": 1, "hard": rng.randint(0, 1)}[level], max_turns)
-        most = near(rng, theme, 4, 6)
+        most = near(rng, theme, 3, 5)
         setup, term = {
             "steady": (f"steps = [self.rng.randint(2, {most})]", "self.items[-1] + steps[0]"),
             "alternating": (f"steps = self.rng.sample(range(1, {most}), 2)", "self.items[-1] + steps[i % 2]"),
             "falling": (f"steps = [self.rng.randint(2, {most})]", "self.items[-1] - steps[0]"),
-            "cycle": ("steps = self.rng.sample(range(21, 99), 3)", "steps[i % 3]"),
+            "cycle": ("steps = self.rng.sample(range(21, 60), 3)", "steps[i % 3]"),
         }[rule]
-        first = "self.rng.randint(71, 89)" if rule == "falling" else "self.rng.randint(21, 49)"
+        first = "self.rng.randint(51, 59)" if rule == "falling" else "self.rng.randint(21, 35)"
         source = assemble(
             family=self.name,
             theme=theme,
@@ -84,7 +84,7 @@ class Rule:
         need = {"easy": 2, "medium": 3, "hard": 3}[level]
         turns = min(need + {"easy": 2, "medium": 2, "hard": 1}[level], max_turns)
         out = {"plus": f"value + {amount}", "minus": f"value - {amount}", "double": f"value * {2}"}[kind]
-        low, high = {"plus": (21, 60), "minus": (31, 70), "double": (21, 45)}[kind]
+        low, high = {"plus": (21, 50), "minus": (31, 59), "double": (21, 30)}[kind]
         source = assemble(
             family=self.name,
             theme=theme,
