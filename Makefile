@@ -13,7 +13,8 @@ BIN := $(SPADEWORK_VENV)/bin
 export SPADEWORK_VENV
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up down status test check bench screenshots fuzz soak environment environment-test
+SHELL := /bin/sh
+.PHONY: help demo up down status test check bench screenshots fuzz soak manage environment environment-test
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,18 +42,21 @@ endif
 check: environment-test ## formatting, types, layering, migrations: what CI checks before the tests
 	@exec tools/check.sh $(BIN)
 
-bench: environment-test ## measure: start-up, sandbox, sampler, live path
-	@exec $(BIN)/python -m tools.bench $(ARGS)
+bench: environment-test ## measure; every bench_*.py of tests/benchmarks prints a table
+	@for file in tests/benchmarks/bench_*.py; do $(BIN)/python -m tests.benchmarks.$$(basename $$file .py) $(ARGS) || exit 1; done
 
-screenshots: environment-test ## pictures of every page, light and dark, into .artifacts/screenshots
+screenshots: environment-test ## pictures of every page, light and dark
 	@$(PYTHON) tools/bootstrap.py --test --browser
-	@exec $(BIN)/python -m tools.screenshots $(ARGS)
+	@exec $(BIN)/python -m tests.browser.screenshots $(ARGS)
 
-fuzz: environment-test ## hostile input against the sandbox, the parsers and the pages, longer than `make test` does
-	@exec $(BIN)/python -m tools.fuzz $(ARGS)
+fuzz: environment-test ## the property tests with a hundred times as many examples
+	@exec $(BIN)/python -m pytest -m "hypothesis and not gpu" --hypothesis-profile=fuzz --timeout=0 $(ARGS)
 
-soak: environment-test ## hours of demo runs with random kills, watching for leaks and losses
-	@exec $(BIN)/python -m tools.soak $(ARGS)
+soak: environment-test ## a demo run under random kills, checked for losses (ARGS="--minutes 60")
+	@exec $(BIN)/python -m tests.stack.soak $(ARGS)
+
+manage: environment ## manage.py on the running stack: make manage ARGS=demo_link
+	@exec $(BIN)/python -m webapp.stack manage $(ARGS)
 
 environment:
 	@$(PYTHON) tools/bootstrap.py

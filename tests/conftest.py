@@ -7,6 +7,7 @@ import os
 from contextlib import ExitStack
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from webapp.stack.throwaway import throwaway_services
@@ -18,6 +19,11 @@ WITHOUT_DJANGO = ("trainer", "sandbox", "stack", "tools", "conformance", "docs")
 
 # Variables that would lead a test to somebody's real data, or (Celery's) silently beat the settings.
 FOREIGN_VARIABLES = ("DATABASE_URL", "REDIS_URL", "CELERY_BROKER_URL", "CELERY_RESULT_BACKEND", "SECRET_KEY")
+
+# `make fuzz` selects the second one. Two busy cores make single examples slow now and then: no deadline per example.
+hypothesis.settings.register_profile("spadework", deadline=None, print_blob=True)
+hypothesis.settings.register_profile("fuzz", deadline=None, print_blob=True, max_examples=10_000)
+hypothesis.settings.load_profile("spadework")
 
 _services = ExitStack()
 
@@ -31,6 +37,7 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     os.environ.update(_services.enter_context(throwaway_services()))
     os.environ["SPADEWORK_PUBLIC_URL"] = "http://127.0.0.1:8400"
+    (Path(os.environ["SPADEWORK_HOME"]) / "static").mkdir(parents=True, exist_ok=True)  # or WhiteNoise warns in every test
     os.environ["SPADEWORK_STATIC_MANIFEST"] = "no"  # pages find static files without collectstatic having run
     os.environ["DJANGO_SETTINGS_MODULE"] = SETTINGS
     from django.conf import settings

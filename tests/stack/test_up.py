@@ -18,6 +18,7 @@ import pytest
 from tests.stack.processes import is_alive, processes_mentioning, wait_until
 from webapp.stack.paths import REPOSITORY
 from webapp.stack.spawn import SAME_USER, Identity, IdentityKind, spawn
+from webapp.stack.throwaway import throwaway_services
 
 pytestmark = [pytest.mark.slow]
 
@@ -52,8 +53,8 @@ class Person:
             check=False,
         )
 
-    def start(self, identity: Identity = SAME_USER) -> "Foreground":
-        return Foreground(self, identity)
+    def start(self, identity: Identity = SAME_USER, arguments: tuple[str, ...] = ()) -> "Foreground":
+        return Foreground(self, identity, arguments)
 
     def state(self) -> dict[str, dict[str, object]]:
         try:
@@ -73,12 +74,12 @@ class Person:
 class Foreground:
     """`up` in a terminal that a test reads."""
 
-    def __init__(self, person: Person, identity: Identity) -> None:
+    def __init__(self, person: Person, identity: Identity, arguments: tuple[str, ...]) -> None:
         self.person = person
         self.output = person.home.with_suffix(".output")
         with self.output.open("wb") as output:
             self.process = spawn(
-                [sys.executable, "-m", "webapp.stack", "up"],
+                [sys.executable, "-m", "webapp.stack", "up", *arguments],
                 identity=identity,
                 env=person.environment,
                 cwd=REPOSITORY,
@@ -186,6 +187,12 @@ def test_env_leads_other_programs_to_the_services(up: Foreground, person: Person
         assert connection.execute("SELECT count(*) > 0 FROM django_migrations").fetchone() == (True,)
 
 
+def test_manage_runs_a_command_on_the_stack(up: Foreground, person: Person) -> None:
+    link = person.run("manage", "demo_link")
+    assert link.returncode == 0, link.stderr
+    assert link.stdout.startswith(person.url() + "/")
+
+
 @pytest.mark.parametrize("name", SERVICES)
 def test_a_killed_process_comes_back_by_itself(up: Foreground, person: Person, name: str) -> None:
     victim = int(str(person.state()[name]["pid"]))
@@ -208,6 +215,7 @@ def test_ctrl_c_stops_everything_in_order_and_leaves_nothing(up: Foreground, per
     assert not (person.home / "state.json").exists()
     status = person.run("status")
     assert (status.returncode, status.stdout.split()[:2]) == (3, ["not", "running"])
+    assert "start it with `make up` first" in person.run("manage", "check").stderr
 
 
 def test_in_the_background_and_down_again(up: Foreground, person: Person) -> None:
@@ -258,6 +266,21 @@ def test_a_wrong_setting_is_one_clear_line_and_leaves_nothing(tmp_path: Path) ->
     assert line.endswith("; correct it, or unset it to use the embedded one")
     assert "hush" not in refused.stdout + refused.stderr
     assert nothing_left(person.home)
+
+
+def test_given_services_are_used_and_parts_can_run_on_different_machines(tmp_path: Path) -> None:
+    with throwaway_services() as services:
+        urls = {name: services[name] for name in ("DATABASE_URL", "REDIS_URL")}
+        person = Person(tmp_path / "home", SPADEWORK_PORT="8495", **urls)
+        started = person.start(arguments=("--only", "gpu"))
+        assert "using the database of DATABASE_URL" in started.text()
+        assert "using the broker of REDIS_URL" in started.text()
+        assert list(person.state()) == ["gpu"]
+        started.end()
+        assert started.process.returncode == 0
+        assert not (person.home / "postgres" / "data").exists()
+        with psycopg.connect(services["DATABASE_URL"]) as connection:
+            assert connection.execute("SELECT to_regclass('django_migrations')").fetchone() == (None,)
 
 
 def test_in_the_background_a_wrong_setting_is_told_too(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""``python -m webapp.stack``: up, down, status, env, throwaway."""
+"""``python -m webapp.stack``: up, down, status, env, manage, throwaway."""
 
 import argparse
 import contextlib
@@ -13,7 +13,7 @@ from webapp.stack.console import Console
 from webapp.stack.errors import StackError
 from webapp.stack.paths import REPOSITORY, Home
 from webapp.stack.throwaway import throwaway_services
-from webapp.stack.up import up
+from webapp.stack.up import PARTS, up
 
 
 def main() -> int:
@@ -29,16 +29,20 @@ def main() -> int:
             code, text = control.status(home)
             print(text)
             return code
+        if arguments.command == "manage":
+            return control.manage(home, arguments.arguments)
         if arguments.command == "env":
             print(control.environment_lines(home))
         elif arguments.command == "down":
             print("stopped" if control.stop(home) else "was not running")
         elif arguments.detach:
+            if arguments.only:
+                raise StackError("--only goes with the foreground form of `up`, not with --detach")
             control.start_detached(home, say=lambda text: print(text, flush=True))
         elif arguments.notify_fd is not None:
             _up_in_background(home, arguments.notify_fd)
         else:
-            up(home, demo=arguments.demo, console=Console(home.logs))
+            up(home, demo=arguments.demo, console=Console(home.logs), parts=arguments.only or PARTS)
     except StackError as error:
         print(f"spadework: {error}", file=sys.stderr)
         return 1
@@ -55,9 +59,17 @@ def _parser() -> argparse.ArgumentParser:
     how.add_argument("--demo", action="store_true", help="start a demo run and print a link that signs in")
     how.add_argument("--detach", action="store_true", help="return when it is up; `down` stops it")
     how.add_argument("--notify-fd", type=int, help=argparse.SUPPRESS)
+    starting.add_argument(
+        "--only",
+        choices=PARTS,
+        action="append",
+        help="only this part of the application; may be repeated (for several machines)",
+    )
     commands.add_parser("down", help="stop what `up` started")
     commands.add_parser("status", help="what runs (exit code 0: all up, 1: not all, 3: nothing)")
     commands.add_parser("env", help="shell lines that lead other programs to the services")
+    manage = commands.add_parser("manage", help="run manage.py on the running stack, as in: manage demo_link")
+    manage.add_argument("arguments", nargs=argparse.REMAINDER)
     throwaway = commands.add_parser(
         "throwaway", help="run a command with a fresh PostgreSQL and Valkey that vanish after it"
     )

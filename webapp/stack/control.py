@@ -103,14 +103,28 @@ def status(home: Home) -> tuple[int, str]:
 
 
 def environment_lines(home: Home) -> str:
-    """Shell lines that lead other programs (manage.py, psql) to this stack's services."""
+    """Shell lines that lead other programs (psql, a Python shell) to this stack's services."""
+    environment = _environment(home)
+    return "\n".join(
+        f"export {name}={shlex.quote(environment[name])}" for name in _SHOWN_VARIABLES if name in environment
+    )
+
+
+def manage(home: Home, arguments: list[str]) -> int:
+    """Run manage.py against the running stack; its exit code.
+
+    Raises:
+        StackError: nothing runs that it could talk to.
+    """
+    if holder_pid(home) is None and not (os.environ.get("DATABASE_URL") and os.environ.get("REDIS_URL")):
+        raise StackError(f"nothing runs on {home.root}: start it with `make up` first")
+    command = [sys.executable, str(REPOSITORY / "manage.py"), *arguments]
+    return subprocess.run(command, cwd=REPOSITORY, env=_environment(home), check=False).returncode
+
+
+def _environment(home: Home) -> dict[str, str]:
     backing = backing_services(home)
     port = DEFAULT_PORT
     if home.state.exists():
         port = urlsplit(json.loads(home.state.read_text())["url"]).port or DEFAULT_PORT
-    environment = application_environment(
-        home, database_url=backing.database_url, redis_url=backing.redis_url, port=port
-    )
-    return "\n".join(
-        f"export {name}={shlex.quote(environment[name])}" for name in _SHOWN_VARIABLES if name in environment
-    )
+    return application_environment(home, database_url=backing.database_url, redis_url=backing.redis_url, port=port)

@@ -18,6 +18,7 @@ from webapp.stack.running import Running
 from webapp.stack.supervisor import StopRequested, Supervisor
 from webapp.stack.valkey import ValkeyServer, valkey_server
 
+PARTS = ("web", "gpu", "default")
 _COMMAND_DEADLINE_S = 300.0
 
 
@@ -47,8 +48,18 @@ def backing_services(home: Home) -> Backing:
     )
 
 
-def up(home: Home, *, demo: bool, console: Console, on_ready: Callable[[str], None] = lambda _url: None) -> None:
+def up(
+    home: Home,
+    *,
+    demo: bool,
+    console: Console,
+    parts: Sequence[str] = PARTS,
+    on_ready: Callable[[str], None] = lambda _url: None,
+) -> None:
     """Start everything, call `on_ready` with the address, and run until SIGINT, SIGTERM or SIGHUP.
+
+    `parts` leaves out processes of the application that run on another machine; who runs the web server also brings
+    the database to its present form.
 
     Raises:
         StackError: something prevents the start; what had been started is stopped again.
@@ -82,8 +93,10 @@ def up(home: Home, *, demo: bool, console: Console, on_ready: Callable[[str], No
         supervisor = cleanup.enter_context(Supervisor(console, on_change=record))
         try:
             _start_backing(supervisor, backing, console)
-            _prepare(supervisor, application, console)
-            supervisor.start(application.web(), application.gpu_worker(), application.default_worker())
+            if "web" in parts:
+                _prepare(supervisor, application, console)
+            makers = {"web": application.web, "gpu": application.gpu_worker, "default": application.default_worker}
+            supervisor.start(*(makers[part]() for part in PARTS if part in parts))
             if demo:
                 _show_demo(supervisor, application, console)
             else:
