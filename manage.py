@@ -13,9 +13,10 @@ def main() -> None:
     try:
         from django.core.management import execute_from_command_line
     except ImportError as error:
-        sys.exit(f"Django cannot be imported ({error}). Use the project's own Python: make up, or .venv/bin/python manage.py …")
+        sys.exit(
+            f"Django cannot be imported ({error}). Use the project's own Python: make up, or .venv/bin/python manage.py …"
+        )
     from django.core.exceptions import ImproperlyConfigured
-
     from django.db import OperationalError, ProgrammingError
 
     try:
@@ -23,7 +24,9 @@ def main() -> None:
     except ImproperlyConfigured as error:
         sys.exit(f"spadework: {error}")
     except OperationalError as error:
-        sys.exit(f"spadework: Postgres cannot be used ({str(error).strip()}). Start it (make up), or correct DATABASE_URL.")
+        sys.exit(
+            f"spadework: Postgres cannot be used ({str(error).strip()}). Start it (make up), or correct DATABASE_URL."
+        )
     except ProgrammingError as error:
         if "does not exist" not in str(error):
             raise

@@ -49,7 +49,7 @@ def test_a_blank_variable_counts_as_not_set(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("text", ["eight", "8.5", "0x10", "9" * 40, "٣"])
 def test_text_that_is_no_whole_number_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("SPADEWORK_X", text)
-    with pytest.raises(BadSetting, match="SPADEWORK_X is .*from 1 to 64"):
+    with pytest.raises(BadSetting, match=r"SPADEWORK_X is .*from 1 to 64"):
         envint("SPADEWORK_X", default=2, minimum=1, maximum=64)
 
 
@@ -86,7 +86,7 @@ def test_a_relative_path_is_refused_and_a_home_path_expanded(monkeypatch: pytest
 @pytest.mark.parametrize("text", ["ftp://host/", "host:80", "http://host:99999", "http://[::1"])
 def test_a_url_of_a_wrong_scheme_or_shape_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("SPADEWORK_X", text)
-    with pytest.raises(BadSetting, match="SPADEWORK_X .*set it to a URL like http://host"):
+    with pytest.raises(BadSetting, match=r"SPADEWORK_X .*set it to a URL like http://host"):
         envurl("SPADEWORK_X", schemes=("http", "https"), example="http://host")
 
 
@@ -136,7 +136,7 @@ def test_weak_secrets_are_refused_without_being_shown(monkeypatch: pytest.Monkey
 def test_without_any_secret_both_variables_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPADEWORK_S", raising=False)
     monkeypatch.delenv("SPADEWORK_S_FILE", raising=False)
-    with pytest.raises(BadSetting, match="SPADEWORK_S is not set.*SPADEWORK_S_FILE"):
+    with pytest.raises(BadSetting, match=r"SPADEWORK_S is not set.*SPADEWORK_S_FILE"):
         envsecret("SPADEWORK_S", file_name="SPADEWORK_S_FILE")
 
 

@@ -51,7 +51,7 @@ def test_a_pool_replaces_lasting_connections() -> None:
     "text", ["mysql://u:sesame@h/x", "nonsense sesame", "postgresql://u:sesame@h:port/x", "postgresql://u:sesame@h"]
 )
 def test_a_bad_database_url_is_named_and_its_password_not_shown(text: str) -> None:
-    with pytest.raises(BadSetting, match="DATABASE_URL .*postgresql://user:password@host") as caught:
+    with pytest.raises(BadSetting, match=r"DATABASE_URL .*postgresql://user:password@host") as caught:
         database(text)
     assert "sesame" not in str(caught.value)
 

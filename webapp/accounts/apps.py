@@ -13,7 +13,7 @@ class AccountsConfig(AppConfig):
     verbose_name = "People"
 
     def ready(self) -> None:
-        """Connect the audit entries of signing in, out and being locked out."""
+        """Connect the audit entries of signing in, out and being locked out, and the upkeep of the role groups."""
         from webapp.accounts import signals
 
-        signals.connect()
+        signals.connect(self)

@@ -212,7 +212,13 @@ def field(bound: BoundField, unit: str = "", wide: bool = False) -> dict[str, An
 def code(source: str, language: str = "python", prefix: str = "L", name: str = "") -> dict[str, Any]:
     """Highlighted source with linkable lines (ids ``<prefix>1`` …), a name and a copy button."""
     lines = code_lines(source, language=language, prefix=prefix)
-    return {"lines": lines, "source": source, "name": name, "language": language, "count": source.count("\n") + 1}
+    return {
+        "lines": lines,
+        "source": source,
+        "name": name,
+        "language": language,
+        "count": source.removesuffix("\n").count("\n") + 1,
+    }
 
 
 @register.inclusion_tag("components/turn.html")
