@@ -306,7 +306,7 @@
         }
         if (missing && !line.bridge) notes.push(`${line.label}: ${missing} of ${due} not measured`);
         const attempts = (this.ghosts.get(line.name) || []).length;
-        if (attempts && line === this.spec.series[0]) notes.push(`dotted: left behind by a resume`);
+        if (attempts && line === this.spec.series[0]) notes.push("dotted: older attempt");
         if (options.log) {
           const below = [...this.points.get(line.name).values()].filter((value) => typeof value === "number" && value <= 0).length;
           if (below) notes.push(`${line.label}: ${below} not above 0, not on a log axis`);

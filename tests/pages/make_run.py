@@ -12,6 +12,7 @@ import argparse
 import json
 import math
 import random
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -107,12 +108,12 @@ class Made:
 class Maker:
     """Writes one attempt after another into a run directory."""
 
-    def __init__(self, root: Path, config: RunConfig, *, seed: int, hostile: bool = False) -> None:
+    def __init__(self, root: Path, config: RunConfig, *, seed: int, hostile: bool = False, start: float = START) -> None:
         self.run = RunDirectory(root)
         self.config = config
         self.hostile = hostile
         self.random = random.Random(seed)
-        self.now = START
+        self.now = start
         self.memory: list[Made] = []
         self.documents: set[str] = set()
         self.seed = seed
@@ -284,7 +285,9 @@ class Maker:
         length = self.random.randint(1, 4) if won else self.random.randint(3, 7)
         reward = None if fault else 1.0 if won else 0.0
         seed = (hash_of(item.key, play) + self.seed) % 2**62
-        turns = [self.turn(item, arm, index, length, won, seed) for index in range(length)]
+        turns = [self.turn(item, arm, index, length, won and not fault, seed) for index in range(length)]
+        if fault:
+            turns[-1] = turns[-1].model_copy(update={"reward": None, "terminated": False})
         tokens = sum(turn.observation_tokens + turn.reply_tokens for turn in turns)
         log.emit(EpisodeFinished(
             episode=f"{item.key}/o{offset}/{arm[0]}/{play:02d}", environment=item.key, arm=arm, offset=offset, play=play, seed=seed,
@@ -370,7 +373,7 @@ class Maker:
         return {
             "win_rate/unhinted": sum(unhinted) / len(unhinted) if unhinted else None,
             "win_rate/hinted": sum(hinted) / len(hinted) if hinted else None,
-            "regret/mean": mean, "regret/standard_error": spread, "regret/n": float(len(regrets)),
+            "regret/mean": mean, "regret/standard_error": spread, "regret/n": float(len(regrets)) if hinted else None,
             "designer/reward_mean": 0.42 + 0.1 * math.tanh(rollout / 10) + noise(0, 0.03),
             "designer/anchor_mean": 0.5 + 0.1 * math.tanh(rollout / 12) + noise(0, 0.04),
             "designer/regret_term_mean": 0.4 + noise(0, 0.05) if regrets else None,
@@ -405,11 +408,11 @@ def synthetic_config(*, rollouts: int = 24, environments: int = 6, plays: int = 
 
 def make_run(
     root: Path, *, rollouts: int = 24, total: int | None = None, seed: int = 7, hostile: bool = False, resume_from: int | None = None,
-    unfinished: bool = False, finish: str | None = None, environments: int = 6, plays: int = 8,
+    unfinished: bool = False, finish: str | None = None, environments: int = 6, plays: int = 8, start: float = START,
 ) -> RunDirectory:  # fmt: skip
     """Write ``rollouts`` rollouts (of ``total``) into ``root``; with ``resume_from`` a second attempt starts at that rollout."""
     config = synthetic_config(rollouts=total or rollouts, environments=environments, plays=plays)
-    maker = Maker(root, config, seed=seed, hostile=hostile)
+    maker = Maker(root, config, seed=seed, hostile=hostile, start=start)
     if resume_from is None:
         maker.attempt(1, 0, rollouts, finish=finish, unfinished=unfinished)
     else:
@@ -432,7 +435,7 @@ def main() -> None:
     given = parser.parse_args()
     make_run(
         given.directory, rollouts=given.rollouts, total=given.total, seed=given.seed, hostile=given.hostile,
-        resume_from=given.resume_from, unfinished=given.unfinished, finish=given.finish,
+        resume_from=given.resume_from, unfinished=given.unfinished, finish=given.finish, start=time.time() - 6 * given.rollouts,
     )  # fmt: skip
 
 

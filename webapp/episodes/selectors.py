@@ -78,7 +78,7 @@ class TurnView:
         words = []
         if self.action is None:
             words.append("not stepped")
-        elif self.action.strip() != self.reply.shown.strip():
+        elif self.action.strip() not in self.reply.shown:
             words.append(f"acted {self.action[:ACTION_CHARACTERS]}")
         words += [word for word, holds in (("ended the episode", self.terminated), ("truncated by the environment", self.truncated)) if holds]
         return " · ".join(words)
@@ -205,29 +205,38 @@ def pairs_of(*, environment: Environment) -> list[Pair]:
 
 @dataclass(frozen=True, kw_only=True)
 class AlignedTurn:
-    """The same turn of both arms; ``differs`` when the two saw or said different things."""
+    """The same turn of both arms; ``first_difference`` names the part ("observation", "action") where the two part ways."""
 
     number: int
     unhinted: TurnView | None
     hinted: TurnView | None
-    differs: bool
-    is_first_difference: bool = False
+    first_difference: str = ""
+
+    @property
+    def is_observation_first(self) -> bool:
+        """The two part ways in what they saw."""
+        return self.first_difference == "observation"
+
+    @property
+    def is_action_first(self) -> bool:
+        """The two saw the same and did something else."""
+        return self.first_difference == "action"
 
 
 def align(unhinted: Sequence[TurnView], hinted: Sequence[TurnView]) -> list[AlignedTurn]:
-    """Pair turns by number and mark the first one that differs. The injected hint itself is no difference."""
+    """Pair turns by number and mark where they first differ. The injected hint itself is no difference."""
     aligned: list[AlignedTurn] = []
     has_differed = False
     for index in range(max(len(unhinted), len(hinted))):
         left = unhinted[index] if index < len(unhinted) else None
         right = hinted[index] if index < len(hinted) else None
-        differs = left is None or right is None or _seen(left) != _seen(right)
-        aligned.append(
-            AlignedTurn(number=index, unhinted=left, hinted=right, differs=differs, is_first_difference=differs and not has_differed)
-        )
-        has_differed = has_differed or differs
+        part = "" if has_differed else _differing_part(left, right)
+        aligned.append(AlignedTurn(number=index, unhinted=left, hinted=right, first_difference=part))
+        has_differed = has_differed or bool(part)
     return aligned
 
 
-def _seen(turn: TurnView) -> tuple[str, str]:
-    return turn.observation.shown.strip(), turn.reply.shown.strip()
+def _differing_part(left: TurnView | None, right: TurnView | None) -> str:
+    if left is None or right is None or left.observation.shown.strip() != right.observation.shown.strip():
+        return "observation"
+    return "action" if left.reply.shown.strip() != right.reply.shown.strip() else ""

@@ -121,7 +121,7 @@ def pair_page(request: HttpRequest, run_id: int, key: str, play: int) -> HttpRes
         for arm, episode in (("unhinted", pair.unhinted), ("hinted", pair.hinted))
     }
     aligned = selectors.align(turns["unhinted"], turns["hinted"])
-    first = next((turn.number for turn in aligned if turn.is_first_difference), None)
+    first = next((turn.number for turn in aligned if turn.first_difference), None)
     context = run_context(
         request, run, "environments", environment=environment, pair=pair, pairs=pairs, aligned=aligned, first_difference=first,
         strips=[{"arm": arm, "marks": _marks(run, key, pairs, arm, play)} for arm in ("unhinted", "hinted")],
