@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import torch
 
 STARTER_NAME = "builtin:starter"
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
 STARTER_DIRECTORY = Path(__file__).parent / "starter" / "model"
 
 
@@ -84,6 +85,9 @@ def load_tokenizer(directory: Path) -> Any:
     """The model's fast tokenizer. Raises `UserError` when there is none."""
     from transformers import AutoTokenizer
 
+    # Without this check the library makes an empty tokenizer of the model's usual class.
+    if not any((directory / name).is_file() for name in _TOKENIZER_FILES):
+        raise UserError(f"{directory} has no tokenizer. Save it there with tokenizer.save_pretrained().")
     try:
         return AutoTokenizer.from_pretrained(directory, local_files_only=True)
     except (OSError, ValueError, KeyError) as error:
@@ -95,6 +99,7 @@ def load_tokenizer(directory: Path) -> Any:
 def load_model(directory: Path, *, dtype: torch.dtype, device: str, attention: str = "sdpa") -> Any:
     """The Hugging Face causal language model with all its weights. Raises `UserError` when they do not fit the config."""
     import transformers
+    from safetensors import SafetensorError
 
     library: Any = transformers  # its annotations do not cover output_loading_info
     library.utils.logging.disable_progress_bar()
@@ -102,7 +107,7 @@ def load_model(directory: Path, *, dtype: torch.dtype, device: str, attention: s
         model, report = library.AutoModelForCausalLM.from_pretrained(
             directory, local_files_only=True, dtype=dtype, attn_implementation=attention, output_loading_info=True
         )
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise UserError(f"{directory} cannot be loaded as a causal language model: {error}") from error
     if report["missing_keys"]:
         missing = sorted(report["missing_keys"])

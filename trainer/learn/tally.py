@@ -41,8 +41,8 @@ class Tally:
     def add(self, sums: LossSums, tokens: LossTokens, current_N: torch.Tensor) -> None:
         """Add a micro-batch; `current_N` marks the tokens sampled by the weights the update starts from."""
         for name, attribute in _WEIGHTED.items():
-            self._weighted[name] += float(getattr(sums, attribute))
-        self._total += float(sums.total)
+            self._weighted[name] += float(getattr(sums, attribute).detach())
+        self._total += float(sums.total.detach())
         ratio = torch.exp(tokens.new_logps_N.detach() - tokens.old_logps_N)
         self._tokens += len(ratio)
         self._entropy += float(tokens.entropy_N.detach().sum())

@@ -31,7 +31,7 @@ class PrefixStore:
         self._bytes = 0
         self._next = 0
         self._entries: OrderedDict[int, _Entry] = OrderedDict()
-        self._index: dict[int, int] = {}
+        self._index: dict[int, dict[int, None]] = {}  # name of a beginning -> the entries that have it, oldest first
 
     @property
     def stored_bytes(self) -> int:
@@ -57,7 +57,7 @@ class PrefixStore:
         self._entries[number] = entry
         self._bytes += size
         for name in _block_names(entry.tokens):
-            self._index[name] = number
+            self._index.setdefault(name, {})[number] = None
 
     def find(self, tokens: Sequence[int], *, longest: int) -> tuple[torch.Tensor | None, int]:
         """Keys and values of a sequence that shares a beginning with `tokens`, and how many tokens they share, at most `longest`."""
@@ -69,27 +69,39 @@ class PrefixStore:
 
     def _match(self, tokens: tuple[int, ...]) -> tuple[int | None, int]:
         """The entry with the longest common beginning of at least a block, as (number, shared tokens)."""
-        found: int | None = None
+        candidates: dict[int, None] = {}
+        shared = 0
         for name in _block_names(tokens):
             if name not in self._index:
                 break
-            found = self._index[name]
-        if found is None:
-            return None, 0
+            candidates, shared = self._index[name], shared + _BLOCK
+        best, most = None, 0
+        for number in reversed(candidates):  # the newest of equals
+            common = shared + _common(tokens, self._entries[number].tokens, shared)
+            if common > most:
+                best, most = number, common
         # Names are hashes; the tokens decide.
-        shared = 0
-        for mine, theirs in zip(tokens, self._entries[found].tokens, strict=False):
-            if mine != theirs:
-                break
-            shared += 1
-        return (found, shared) if shared >= _BLOCK else (None, 0)
+        if best is None or self._entries[best].tokens[:most] != tokens[:most]:
+            return None, 0
+        return best, most
 
     def _drop(self, number: int) -> None:
         entry = self._entries.pop(number)
         self._bytes -= entry.kv_2LKTD.numel() * entry.kv_2LKTD.element_size()
         for name in _block_names(entry.tokens):
-            if self._index.get(name) == number:
+            del self._index[name][number]
+            if not self._index[name]:
                 del self._index[name]
+
+
+def _common(mine: tuple[int, ...], theirs: tuple[int, ...], start: int) -> int:
+    """How many tokens are equal from `start` on."""
+    count = 0
+    for a, b in zip(mine[start:], theirs[start:], strict=False):
+        if a != b:
+            break
+        count += 1
+    return count
 
 
 def _block_names(tokens: tuple[int, ...]) -> Iterator[int]:
