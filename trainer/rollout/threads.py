@@ -12,10 +12,11 @@ from collections.abc import Sequence
 
 import torch
 
-from trainer.rollout.decoder import DecoderShape, KVCache, Qwen3Decoder, Segment
+from trainer.rollout.decoder import DecoderShape, KVCache, Qwen3Decoder
 
 _ADVANTAGE = 1.15  # a larger count must be this much faster: one thread is nearly immune to busy neighbours
-_STEPS = 6
+_STEPS = 5
+_BUDGET_S = 0.8  # on an overloaded machine the measurement ends here, and the counts not reached are not chosen
 
 
 def thread_candidates() -> list[int]:
@@ -28,49 +29,58 @@ def thread_candidates() -> list[int]:
 
 
 def choose_threads(candidates: Sequence[int]) -> int:
-    """The fastest of `candidates` for decoding on this machine as it is now; below a second. Leaves torch's thread count as it was.
+    """The fastest of `candidates` for decoding on this machine as it is now; about half a second. Leaves torch's thread count as it was.
 
     Raises `ValueError` when `candidates` is empty or holds a number below 1.
     """
     if not candidates or min(candidates) < 1:
         raise ValueError(f"thread candidates must be positive numbers, got {list(candidates)}")
     ordered = sorted(set(candidates))
+    best = ordered[0]
     if len(ordered) == 1:
-        return ordered[0]
-    before = torch.get_num_threads()
+        return best
+    before, deadline = torch.get_num_threads(), time.perf_counter() + _BUDGET_S
     try:
-        seconds = {count: _decode_seconds(count) for count in ordered}
+        torch.set_num_threads(best)
+        bench = _DecodeBench()
+        fastest = bench.seconds(best, deadline)
+        for count in ordered[1:]:
+            if time.perf_counter() > deadline:
+                break
+            taken = bench.seconds(count, deadline)
+            if fastest > taken * _ADVANTAGE:
+                best, fastest = count, taken
     finally:
         torch.set_num_threads(before)
-    best = ordered[0]
-    for count in ordered[1:]:
-        if seconds[best] > seconds[count] * _ADVANTAGE:
-            best = count
     return best
 
 
-def _decode_seconds(threads: int) -> float:
-    """Median time of a decode step of 32 sequences by a small random model."""
-    torch.set_num_threads(threads)
-    shape = DecoderShape(
-        vocab=2048, hidden=192, layers=2, heads=4, kv_heads=2, head_dim=48, mlp=512,
-        eps=1e-6, rope_theta=10000.0, max_positions=512, tied=True,
-    )  # fmt: skip
-    device, rows, length = torch.device("cpu"), 32, 192
-    decoder = Qwen3Decoder(shape, dtype=torch.float32, device=device)
-    decoder.fill(0.02)
-    cache = KVCache(shape, dtype=torch.float32, device=device)
-    cache.reserve(rows, length + _STEPS + 2)
-    times = []
-    with torch.inference_mode():
-        decoder.prefill([Segment(row=0, start=0, token_ids=range(length))], cache)
-        for row in range(1, rows):
-            cache.copy_row(0, row, length)
-        for step in range(_STEPS + 1):
+class _DecodeBench:
+    """Decode steps of 32 sequences of 192 tokens by a small random model."""
+
+    def __init__(self) -> None:
+        shape = DecoderShape(
+            vocab=2048, hidden=256, layers=2, heads=4, kv_heads=2, head_dim=64, mlp=768,
+            eps=1e-6, rope_theta=10000.0, max_positions=512, tied=True,
+        )  # fmt: skip
+        self._rows, self._length = 32, 192
+        self._decoder = Qwen3Decoder(shape, dtype=torch.float32, device=torch.device("cpu"))
+        self._decoder.fill(0.02)
+        self._cache = KVCache(shape, dtype=torch.float32, device=torch.device("cpu"))
+        self._cache.reserve(self._rows, self._length + 1)
+
+    @torch.inference_mode()
+    def seconds(self, threads: int, deadline: float) -> float:
+        """Median of a few steps, fewer when the deadline passes."""
+        torch.set_num_threads(threads)
+        times: list[float] = []
+        for _ in range(_STEPS + 1):  # the first starts the threads
             start = time.perf_counter()
-            decoder.decode([step] * rows, [length + step] * rows, cache)
+            self._decoder.decode([1] * self._rows, [self._length] * self._rows, self._cache)
             times.append(time.perf_counter() - start)
-    return sorted(times[1:])[len(times[1:]) // 2]
+            if time.perf_counter() > deadline:
+                break
+        return sorted(times)[len(times) // 2]
 
 
 def set_threads(threads: int, device: torch.device) -> int:
