@@ -1,4 +1,4 @@
-"""`python -m sandbox check | play FILE --seed N | examine FILE`."""
+"""`python -m sandbox check | play FILE --seed N | examine FILE | bench`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from sandbox import EnvironmentFault, HostError, Sandbox, SandboxUnavailable
+from sandbox.bench.measure import run
 from sandbox.self_check import check
 
 
@@ -59,6 +60,8 @@ def main() -> int:
     play.add_argument("--max-turns", type=int, default=25)
     examine = commands.add_parser("examine", help="run the gates and print the report as JSON")
     examine.add_argument("file", type=Path)
+    bench = commands.add_parser("bench", help="time the sandbox against the same environments in process")
+    bench.add_argument("--seconds", type=float, default=1.0, help="seconds per measurement")
     arguments = parser.parse_args()
     try:
         if arguments.command == "check":
@@ -67,6 +70,9 @@ def main() -> int:
             return 0 if works else 1
         if arguments.command == "play":
             return _play(arguments.file, arguments.seed, arguments.max_turns)
+        if arguments.command == "bench":
+            run(arguments.seconds, lambda name, value: print(f"{name:<52}{value:>14,.3f}", flush=True))
+            return 0
         return _examine(arguments.file)
     except EnvironmentFault as fault:
         print(f"the environment is at fault: {fault}\n{fault.traceback_text}", file=sys.stderr)

@@ -6,6 +6,7 @@ Every method must be called on one event loop whose thread lives as long as the 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ from sandbox.zygote_link import ZygoteLink
 
 REFUSAL = "generated code is not run on this machine: "
 _SEED_BITS = 63
+_ATTEMPTS = 3
 
 
 class SandboxHost:
@@ -74,6 +76,7 @@ class SandboxHost:
             if zygote is not None and zygote.alive:
                 return zygote
             if zygote is not None:
+                del self._zygotes[flavour]
                 await zygote.close(self.limits.close_s)
             self._check_open()
             if not self.tier:
@@ -85,21 +88,22 @@ class SandboxHost:
     async def _start_worker(self, version: Version) -> WorkerLink:
         await self._make_room(version)
         flavour = flavour_of(version.source)
-        for attempt in range(3):
-            zygote = await self._zygote(flavour)
+        problems: list[str] = []
+        # The tier is proven, so a failure now is a killed process or a passing shortage: try again, then say so.
+        for _ in range(_ATTEMPTS):
             try:
-                worker = await WorkerLink.start(zygote, self.limits)
-            except HostError:
-                if attempt == 2:
-                    raise
+                worker = await WorkerLink.start(await self._zygote(flavour), self.limits)
+            except (HostError, SandboxUnavailable) as error:
+                self._check_open()
+                problems.append(str(error))
                 continue
             self.counters.workers_started += 1
             return worker
-        raise HostError("unreachable")
+        raise HostError(f"no worker could be started in {_ATTEMPTS} attempts: {'; '.join(dict.fromkeys(problems))}")
 
     async def _make_room(self, wanted_by: Version) -> None:
         """Back-pressure: at most `max_workers` live; idle versions without episodes are put to sleep first."""
-        ends_at = asyncio.get_running_loop().time() + self.limits.spawn_s
+        ends_at = asyncio.get_running_loop().time() + self.limits.room_s
         while self._live_workers(wanted_by) >= self.limits.max_workers:
             idle = [v for v in self._versions.values() if v is not wanted_by and v.worker is not None and v.idle]
             if idle:
@@ -163,32 +167,40 @@ class SandboxHost:
 
     async def step_many(self, requests: Sequence[tuple[EpisodeHandle, str]]) -> list[Stepped | EnvironmentFault]:
         """One action per episode, answers in order; raises `HostError` for an episode that is over, unknown or busy."""
-        records: list[tuple[Version, EpisodeHandle, str, EpisodeRecord]] = []
-        claimed: set[EpisodeHandle] = set()
-        for episode, action in requests:
-            version = self._version(episode.environment)
-            record = version.episodes.get(episode.number)
-            action = self._check_action(action)
-            if record is None:
-                raise HostError(
-                    f"episode {episode.number} of environment {episode.environment} was ended or never opened"
-                )
-            if record.busy or episode in claimed:
-                raise HostError(f"episode {episode.number} already has a step in flight")
-            if record.over:
-                raise HostError(f"episode {episode.number} is over; it cannot be stepped")
-            claimed.add(episode)
-            records.append((version, episode, action, record))
+        claimed: list[tuple[Version, int, str, EpisodeRecord]] = []
+        try:
+            for episode, action in requests:
+                version = self._version(episode.environment)
+                checked = self._check_action(action)
+                claimed.append((version, episode.number, checked, self._claim(version, episode)))
+        except BaseException:
+            # All or nothing: a senseless request among them leaves every episode as it was.
+            for _, _, _, record in claimed:
+                record.busy = False
+            raise
         answers: list[asyncio.Future[Any] | None] = []
-        for version, episode, action, record in records:
-            if record.fault is not None:
-                done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-                done.set_result(record.fault)
-                answers.append(done)
+        for version, number, action, record in claimed:
+            if record.fault is None:
+                answers.append(version.submit(["step", number, action]))
                 continue
-            record.busy = True
-            answers.append(version.submit(["step", episode.number, action]))
+            record.busy = False
+            done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            done.set_result(record.fault)
+            answers.append(done)
         return await self._gather(answers)
+
+    @staticmethod
+    def _claim(version: Version, episode: EpisodeHandle) -> EpisodeRecord:
+        """Mark an episode as being stepped; raises `HostError` when it cannot be."""
+        record = version.episodes.get(episode.number)
+        if record is None:
+            raise HostError(f"episode {episode.number} of environment {episode.environment} was ended or never opened")
+        if record.busy:
+            raise HostError(f"episode {episode.number} already has a step in flight")
+        if record.over:
+            raise HostError(f"episode {episode.number} is over; it cannot be stepped")
+        record.busy = True
+        return record
 
     async def solution(self, environment: EnvironmentHandle, seed: int, max_turns: int) -> list[str] | None:
         """What `solution()` returns after `reset(seed)`: the actions as written; None when there is no usable answer."""
@@ -216,6 +228,24 @@ class SandboxHost:
         from sandbox.gates import examine
 
         return await examine(self, source, kind, seeds)
+
+    def environments(self) -> list[EnvironmentHandle]:
+        """Handles of all open environments."""
+        return [EnvironmentHandle(v.number, v.class_name, self._close_soon) for v in self._versions.values()]
+
+    async def drop_workers(self) -> None:
+        """End every worker but keep the episodes: the next call rebuilds them by replay (memory pressure, tests)."""
+        for version in list(self._versions.values()):
+            await version.drop_worker()
+
+    async def time_a_fork(self, source: str) -> float:
+        """Seconds from asking the zygote that serves `source` to a worker that passed its self-test."""
+        zygote = await self._zygote(flavour_of(source))
+        started = time.perf_counter()
+        worker = await WorkerLink.start(zygote, self.limits)
+        elapsed = time.perf_counter() - started
+        await worker.close()
+        return elapsed
 
     def statistics(self) -> dict[str, int]:
         """Counts since the start, and what is open now."""
@@ -270,7 +300,7 @@ class SandboxHost:
             raise HostError(f"an action must be str, not {type(action).__name__}")
         if len(action) > self.limits.action_chars:
             raise HostError(f"an action of {len(action)} characters exceeds the limit of {self.limits.action_chars}")
-        return action.encode("utf-8", "replace").decode("utf-8")
+        return action if action.isascii() else action.encode("utf-8", "replace").decode("utf-8")
 
     @staticmethod
     async def _gather(answers: Sequence[asyncio.Future[Any] | None]) -> list[Any]:

@@ -19,7 +19,7 @@ class Limits:
     """Seconds after which the host kills the worker that has not finished the call."""
     load_s: float = 5.0
     """Seconds for compiling the source and running its module body (soft; the hard limit adds the same margin as a step)."""
-    spawn_s: float = 20.0
+    spawn_s: float = 60.0
     """Seconds for a worker or zygote to start and to pass its self-test."""
     memory_bytes: int = 512 * 1024 * 1024
     """Bytes of address space one worker may add to what the preloaded interpreter already has."""
@@ -45,6 +45,8 @@ class Limits:
     """Calls gathered into one frame to one worker."""
     max_workers: int = 256
     """Workers alive at once; idle versions without episodes are put to sleep to make room."""
+    room_s: float = 30.0
+    """Seconds a new version waits for one of `max_workers` to become free."""
     close_s: float = 5.0
     """Seconds to wait for end-of-file and exit of a killed process before it counts as a machinery failure."""
 

@@ -52,9 +52,9 @@ def fault_of(reply: Any, limits: Limits) -> EnvironmentFault | None:
     """The fault a reply reports, or None when it reports success; raises `BadReply`."""
     if type(reply) is not list or not reply:
         raise BadReply("the reply is not a list")
-    if reply[0] == 0 and type(reply[0]) is int:
+    if reply[0] == "ok":
         return None
-    if reply[0] != 1 or len(reply) != 7:
+    if reply[0] != "fault" or len(reply) != 7:
         raise BadReply("the reply has the wrong shape")
     _, kind, stage, message, line, trace, printed = reply
     if kind not in FAULT_KINDS or stage not in _STAGES:

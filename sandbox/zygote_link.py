@@ -104,10 +104,9 @@ class ZygoteLink:
         try:
             answer = await asyncio.wait_for(link._ready, limits.spawn_s)
         except (TimeoutError, HostError) as error:
-            words = await link.close(limits.close_s)
-            raise SandboxUnavailable(
-                f"the {tier} tier did not start: {words or error or 'no answer in time'}"
-            ) from error
+            late = f"no answer in {limits.spawn_s:g} s"
+            words = await link.close(limits.close_s) or (late if isinstance(error, TimeoutError) else str(error))
+            raise SandboxUnavailable(f"the {tier} tier did not start: {words}") from error
         except BaseException:
             await link.close(limits.close_s)
             raise
@@ -227,7 +226,7 @@ class ZygoteLink:
         while self._process.poll() is None and self._loop.time() < deadline:
             await asyncio.sleep(0.002)
         words = b""
-        if self._process.stderr is not None:
+        if self._process.stderr is not None and not self._process.stderr.closed:
             os.set_blocking(self._process.stderr.fileno(), False)
             with contextlib.suppress(BlockingIOError):
                 words = self._process.stderr.read(4096) or b""

@@ -1,12 +1,13 @@
 """The modules an environment may import, preloaded before files become unreachable, and the names it is given.
 
 A zygote comes in one of three flavours: `plain` (standard library), `numpy`, `math` (numpy, sympy and math-verify,
-about a second to load). The host picks the cheapest flavour whose words occur in the source.
+one to two seconds to load). The host picks the cheapest flavour whose words occur in the source.
 """
 
 from __future__ import annotations
 
 import importlib
+import itertools
 import sys
 import types
 from collections.abc import Callable
@@ -17,7 +18,7 @@ FLAVOURS: tuple[str, ...] = ("plain", "numpy", "math")
 STANDARD: tuple[str, ...] = (
     "__future__", "abc", "array", "ast", "base64", "binascii", "bisect", "calendar", "cmath", "codecs", "collections",
     "collections.abc", "colorsys", "contextlib", "contextvars", "copy", "copyreg", "csv", "dataclasses", "datetime",
-    "decimal", "difflib", "enum", "errno", "fractions", "functools", "gc", "graphlib", "hashlib", "heapq", "hmac",
+    "decimal", "difflib", "dis", "enum", "errno", "fractions", "functools", "gc", "graphlib", "hashlib", "heapq", "hmac",
     "html", "html.parser", "inspect", "io", "itertools", "json", "json.decoder", "json.encoder", "keyword", "linecache",
     "locale", "logging", "math", "numbers", "operator", "os", "os.path", "pprint", "queue", "random", "re", "reprlib",
     "secrets", "sched", "select", "signal", "statistics", "string", "struct", "sys", "textwrap", "threading", "time",
@@ -98,9 +99,10 @@ def _preload_math() -> None:
         module.timeout = _without_timeout  # type: ignore[attr-defined]
         module.TIMEOUT_WARNING_SHOWN = True  # type: ignore[attr-defined]
     parsed = [math_verify.parse(text) for text in _WARM_UP]
-    for gold in parsed:
-        for target in parsed:
-            math_verify.verify(gold, target)
+    for gold, target in itertools.pairwise([*parsed, parsed[0]]):
+        math_verify.verify(gold, target)
+        math_verify.verify(gold, gold)
+    importlib.import_module("sympy.sets.handlers.functions")
     sympy = importlib.import_module("sympy")
     x = sympy.symbols("x")
     sympy.solve(x**2 - 3 * x + 2, x)

@@ -8,6 +8,9 @@ interleaved episode into another.
 from __future__ import annotations
 
 import ast
+import dis
+import inspect
+import itertools
 import linecache
 import sys
 import types
@@ -30,47 +33,56 @@ class ParseFailure(Exception):
         self.line = line
 
 
-def find_class(tree: ast.Module) -> str:
-    """Name of the one environment class at top level; raises `ParseFailure`.
+def _class_bodies(code: types.CodeType) -> list[types.CodeType]:
+    """Bodies of the classes a module makes whose names end in `Env`, in order."""
+    inner = (constant for constant in code.co_consts if isinstance(constant, types.CodeType))
+    return [body for body in inner if body.co_name.endswith("Env") and not body.co_flags & inspect.CO_NEWLOCALS]
 
-    Candidates end in `Env`; one that another candidate derives from is a base, not the environment.
+
+def find_class(source: str, code: types.CodeType) -> str:
+    """Name of the one environment class of a module; raises `ParseFailure`.
+
+    Candidates end in `Env`; one that another candidate derives from is a base, not the environment. The syntax tree is
+    made only when there are several: it would dirty two megabytes of the memory shared with the zygote.
     """
-    classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name.endswith("Env")]
-    names = list(dict.fromkeys(node.name for node in classes))
-    bases = {base.id for node in classes for base in node.bases if isinstance(base, ast.Name)}
+    bodies = _class_bodies(code)
+    names = list(dict.fromkeys(body.co_name for body in bodies))
+    if not names:
+        raise ParseFailure("no class whose name ends in Env")
+    if len(names) == 1:
+        return names[0]
+    classes = [node for node in ast.walk(ast.parse(source, FILE_NAME)) if isinstance(node, ast.ClassDef)]
+    bases = {base.id for node in classes if node.name in names for base in node.bases if isinstance(base, ast.Name)}
     leaves = [name for name in names if name not in bases]
-    if len(leaves) == 1:
-        return leaves[0]
-    if not leaves:
-        raise ParseFailure("no class whose name ends in Env at the top level")
-    playable = [
-        node.name
-        for node in classes
-        if {"reset", "step"} <= {part.name for part in node.body if isinstance(part, ast.FunctionDef)}
-        and node.name in leaves
-    ]
-    if len(set(playable)) == 1:
-        return playable[0]
-    raise ParseFailure(
-        f"{len(leaves)} environment classes ({', '.join(leaves[:5])}); there must be one", classes[1].lineno
-    )
+    playable = [body.co_name for body in bodies if body.co_name in leaves and {"reset", "step"} <= _methods(body)]
+    if len(leaves) == 1 or len(set(playable)) == 1:
+        return (playable or leaves)[0]
+    several = f"{len(leaves)} environment classes ({', '.join(leaves[:5])}); there must be one"
+    raise ParseFailure(several, bodies[1].co_firstlineno)
 
 
-def count_state_variables(tree: ast.Module, class_name: str) -> int:
-    """How many attributes of `self` the class assigns."""
+def _methods(body: types.CodeType) -> set[str]:
+    return {constant.co_name for constant in body.co_consts if isinstance(constant, types.CodeType)}
+
+
+def count_state_variables(code: types.CodeType, class_name: str) -> int:
+    """How many attributes of `self` the methods of the class assign."""
     found: set[str] = set()
-    for node in tree.body:
-        if isinstance(node, ast.ClassDef) and node.name == class_name:
-            for part in ast.walk(node):
-                target_of_self = (
-                    isinstance(part, ast.Attribute)
-                    and isinstance(part.ctx, ast.Store)
-                    and isinstance(part.value, ast.Name)
-                    and part.value.id == "self"
-                )
-                if target_of_self and isinstance(part, ast.Attribute):
-                    found.add(part.attr)
+    for body in _class_bodies(code):
+        if body.co_name != class_name:
+            continue
+        for method in body.co_consts:
+            if isinstance(method, types.CodeType):
+                steps = list(dis.get_instructions(method))
+                pairs = itertools.pairwise(steps)
+                found |= {two.argval for one, two in pairs if two.opname == "STORE_ATTR" and _loads_self(one)}
     return len(found)
+
+
+def _loads_self(step: dis.Instruction) -> bool:
+    """Newer interpreters load two names at once: `("value", "self")`."""
+    last = step.argval[-1] if isinstance(step.argval, tuple) else step.argval
+    return step.opname.startswith("LOAD_FAST") and last == "self"
 
 
 @dataclass
@@ -89,10 +101,8 @@ class Program:
     def __init__(self, source: str) -> None:
         """Compile; raises `ParseFailure`. Nothing of the program runs yet."""
         try:
-            tree = ast.parse(source, FILE_NAME)
-            self.class_name = find_class(tree)
-            self.state_variables = count_state_variables(tree, self.class_name)
-            self.code = compile(tree, FILE_NAME, "exec", dont_inherit=True)
+            self.code = compile(source, FILE_NAME, "exec", dont_inherit=True)
+            self.class_name = find_class(source, self.code)
         except SyntaxError as error:
             raise ParseFailure(f"{type(error).__name__}: {error.msg}", error.lineno) from error
         except (ValueError, RecursionError) as error:

@@ -16,13 +16,13 @@ from typing import Any
 
 from sandbox.inside import checks
 from sandbox.inside.clock import Clock, SoftTimeout
-from sandbox.inside.program import FILE_NAME, ParseFailure, Program
+from sandbox.inside.program import FILE_NAME, ParseFailure, Program, count_state_variables
 from sandbox.protocol import HEADER_BYTES, ProtocolError, body_length, decode_body, encode_frame
 
 # Stage numbers written to the progress page, so that the host knows where a killed worker was.
 STAGES: tuple[str, ...] = ("idle", "parse", "load", "reset", "step", "end", "solution", "measure")
 PROGRESS = struct.Struct("<III")
-_OK, _FAULT = 0, 1
+_OK, _FAULT = "ok", "fault"
 
 
 @dataclass(frozen=True)
@@ -223,7 +223,8 @@ class Worker:
 
     def _measure(self) -> list[Any]:
         program = self._loaded()
-        return [_OK, {"lines": float(program.lines), "state_variables": float(program.state_variables)}]
+        variables = count_state_variables(program.code, program.class_name)
+        return [_OK, {"lines": float(program.lines), "state_variables": float(variables)}]
 
     # --- faults -----------------------------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ LOADING = [
     ("wrong name", "class Game:\n    pass\n", "contract", "parse", "no class whose name ends in Env", None),
     ("several classes", TWO, "contract", "parse", "2 environment classes (MadeEnv, OtherEnv)", 14),
     ("deep nesting", "x = " + "(" * 50_000 + ")" * 50_000, "exception", "parse", "too many nested parentheses", 1),
-    ("long chain", "x = 1" + "+1" * 100_000, "contract", "parse", "RecursionError", None),
+    ("long chain", "x = 1" + "+1" * 20_000, "contract", "parse", "RecursionError", None),
     ("body raises", "class AEnv: pass\n1 / 0\n", "exception", "load", "ZeroDivisionError: division by zero", 2),
     ("body exits", "import sys\nclass AEnv: pass\nsys.exit(3)\n", "exit", "load", "SystemExit: 3", 3),
     ("body ends the process", "import os\nclass AEnv: pass\nos._exit(3)\n", "exit", "load", "code 3", None),

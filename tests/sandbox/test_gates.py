@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import time
 
 import pytest
 
@@ -97,14 +96,13 @@ def test_hidden_dependence_on_other_episodes_is_found_or_harmless(sandbox: Sandb
     assert sandbox.examine(source).failed_stage == "determinism"
 
 
-def test_examining_a_small_program_is_quick(sandbox: Sandbox) -> None:
+def test_examining_a_small_program_costs_few_processes_and_messages(sandbox: Sandbox) -> None:
+    """Wall time depends on the machine's load; the work does not. Alone on two cores this is about 0.1 s."""
+    before = sandbox.statistics()
     sandbox.examine(GUESS)
-    times = []
-    for _ in range(3):
-        started = time.perf_counter()
-        sandbox.examine(GUESS)
-        times.append(time.perf_counter() - started)
-    assert min(times) < 0.5
+    after = sandbox.statistics()
+    assert after["workers_started"] - before["workers_started"] == 3
+    assert after["frames"] - before["frames"] < 150
 
 
 def test_examining_leaves_no_worker(sandbox: Sandbox) -> None:

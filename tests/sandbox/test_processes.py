@@ -178,7 +178,7 @@ def test_more_versions_than_workers_sleep_and_wake() -> None:
 
 
 def test_when_all_workers_are_busy_the_next_version_waits_and_is_then_refused() -> None:
-    with Sandbox(Limits(max_workers=1, spawn_s=1.0)) as box:
+    with Sandbox(Limits(max_workers=1, room_s=0.5)) as box:
         open_one(box, GUESS)
         with pytest.raises(HostError, match="all 1 workers are busy"):
             box.load(GUESS)

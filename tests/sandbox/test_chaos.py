@@ -1,0 +1,80 @@
+"""Random kills of workers and zygotes under load: no wrong reply, no lost episode unreported, nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+
+import pytest
+
+from sandbox import EnvironmentFault, HostError, Limits, Opened, Sandbox, Stepped
+from tests.sandbox.processes import descriptors, processes_of, wait_until
+from tests.sandbox.programs import GLOBAL_RANDOM, GUESS, MODULE_STATE
+
+ROUNDS = int(os.environ.get("SPADEWORK_CHAOS_ROUNDS", "2"))
+SOURCES = (GUESS, GLOBAL_RANDOM, MODULE_STATE)
+
+
+def _transcripts(box: Sandbox, versions: int, episodes: int, steps: int) -> list[list[str] | None]:
+    """Observations per episode, None for one that ended in a reported error."""
+    handles = [box.load(SOURCES[place % len(SOURCES)]) for place in range(versions)]
+    requests = [(handle, seed, 25) for handle in handles for seed in range(episodes)]
+    opened = box.reset_many(requests)
+    texts: list[list[str] | None] = [[each.observation] if isinstance(each, Opened) else None for each in opened]
+    for turn in range(steps):
+        live = [place for place, text in enumerate(texts) if text is not None]
+        pairs = [(each.episode, f"\\boxed{{{1000 + turn}}}") for each in opened if isinstance(each, Opened)]
+        answers = box.step_many([pairs[place] for place in live])
+        for place, answer in zip(live, answers, strict=True):
+            text = texts[place]
+            assert text is not None
+            if isinstance(answer, Stepped):
+                text.append(answer.observation)
+            else:
+                assert isinstance(answer, EnvironmentFault)
+                texts[place] = None
+    for handle in handles:
+        handle.close()
+    return texts
+
+
+@pytest.mark.slow
+def test_random_kills_give_no_wrong_reply_and_leave_nothing() -> None:
+    before = descriptors()
+    others = set(processes_of(os.getpid()))
+    generator = random.Random(7)
+    with Sandbox(Limits(max_workers=64)) as box:
+        expected = _transcripts(box, 6, 16, 10)
+        assert None not in expected
+        for _ in range(ROUNDS):
+            done = threading.Event()
+            killed = [0]
+
+            def kill_sometimes(done: threading.Event = done, killed: list[int] = killed) -> None:
+                while not done.wait(0.15):
+                    victims = sorted(set(processes_of(os.getpid())) - others)
+                    if victims and killed[0] < 6:
+                        killed[0] += 1
+                        try:
+                            os.kill(generator.choice(victims), signal.SIGKILL)
+                        except ProcessLookupError:
+                            continue
+
+            killer = threading.Thread(target=kill_sometimes)
+            killer.start()
+            try:
+                seen = _transcripts(box, 6, 16, 10)
+            except HostError as error:
+                # Three kills of one worker or zygote in a row: reported, not guessed.
+                assert "killed from outside" in str(error) or "in 3 attempts" in str(error)
+                continue
+            finally:
+                done.set()
+                killer.join()
+            for place, text in enumerate(seen):
+                if text is not None:
+                    assert text == expected[place]
+    assert wait_until(lambda: set(processes_of(os.getpid())) <= others)
+    assert descriptors() == before

@@ -1,0 +1,182 @@
+"""Both ends of the wire refuse what is not strict JSON, and never do worse than their typed errors."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import mmap
+import os
+import socket
+import struct
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sandbox import EnvironmentFault, HostError, Limits, Opened, Stepped
+from sandbox.protocol import ProtocolError, body_length, decode_body, encode_frame
+from sandbox.replies import BadReply, fault_of, measures_of, opened_of, solution_of, stepped_of
+from sandbox.results import EpisodeHandle
+from sandbox.worker_link import WorkerLink, WorkerLost
+
+# `make fuzz` sets many; the suite needs only to see that both ends hold.
+EXAMPLES = int(os.environ.get("SPADEWORK_FUZZ_EXAMPLES", "40"))
+LIMITS = Limits(step_soft_s=0.05, step_hard_s=0.2, close_s=0.5)
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**17), 10**17) | st.floats(allow_nan=False, allow_infinity=False) | st.text(
+        st.characters(exclude_categories=["Cs"])),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner, max_size=4),
+    max_leaves=12,
+)  # fmt: skip
+
+
+@given(PLAIN)
+@settings(max_examples=EXAMPLES, deadline=None)
+def test_what_is_written_is_read_back(message: Any) -> None:
+    frame = encode_frame(message)
+    assert body_length(frame, 10**6) == len(frame) - 4
+    assert decode_body(frame[4:]) == message
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"NaN", b"[Infinity]", b"-Infinity", b"1e999", b"[-1e999]", b"9" * 5000, b"[" * 100_000, b'"\xff"', b'"\\ud800"',
+     b'{"\\udfff":1}', b"", b"{", b"[1,]", b"nul", b"'a'", b'"\n"', b"[1] 2"],
+)  # fmt: skip
+def test_what_is_not_strict_json_is_refused(body: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        decode_body(body)
+
+
+@pytest.mark.parametrize("message", [math.nan, [math.inf], {"a": {1, 2}}, b"bytes", "\ud800", object()])
+def test_what_has_no_strict_form_is_not_written(message: Any) -> None:
+    with pytest.raises(ProtocolError):
+        encode_frame(message)
+
+
+def test_a_length_above_the_cap_is_refused_before_reading() -> None:
+    with pytest.raises(ProtocolError, match="4294967295 bytes exceeds"):
+        body_length(b"\xff\xff\xff\xff", 10**6)
+
+
+@given(st.binary(max_size=200))
+@settings(max_examples=EXAMPLES, deadline=None)
+def test_any_bytes_decode_or_raise_the_typed_error(body: bytes) -> None:
+    with contextlib.suppress(ProtocolError):
+        decode_body(body)
+
+
+REPLY = st.lists(PLAIN, max_size=8) | PLAIN | st.tuples(
+    st.sampled_from(["ok", "fault", "OK", 0, 1]), PLAIN, PLAIN, PLAIN, PLAIN, PLAIN, PLAIN).map(list) | st.tuples(
+    st.just("ok"), st.text(), st.floats(), st.booleans(), st.booleans(), st.dictionaries(st.text(), st.floats())).map(list)  # fmt: skip
+
+
+@given(REPLY)
+@settings(max_examples=EXAMPLES, deadline=None)
+def test_any_reply_is_judged_within_bounds_or_refused(reply: Any) -> None:
+    try:
+        fault = fault_of(reply, LIMITS)
+        if fault is not None:
+            assert isinstance(fault, EnvironmentFault)
+            return
+        results: list[Any] = []
+        for judge in (
+            lambda: stepped_of(reply, LIMITS),
+            lambda: opened_of(reply, EpisodeHandle(1, 1), LIMITS),
+            lambda: solution_of(reply, LIMITS),
+            lambda: measures_of(reply, LIMITS),
+        ):
+            try:
+                results.append(judge())
+            except BadReply:
+                continue
+    except BadReply:
+        return
+    for result in results:
+        if isinstance(result, Stepped):
+            assert math.isfinite(result.reward)
+            assert abs(result.reward) <= 10
+        if isinstance(result, Opened | Stepped):
+            assert result.observation
+            assert result.observation.encode()
+            assert all(math.isfinite(number) for number in result.info.values())
+
+
+class _FakeZygote:
+    """Stands for the zygote of a worker that is only a socket: a kill closes the worker's end."""
+
+    tier = "sealed"
+
+    def __init__(self, theirs: socket.socket) -> None:
+        self.theirs = theirs
+
+    def kill(self, _pid: int) -> None:
+        self.theirs.close()
+
+    def destroy(self) -> None:
+        self.theirs.close()
+
+    async def exit_status(self, _pid: int, _wait_s: float) -> int | None:
+        return None
+
+
+async def _answer_with(data: bytes, then_close: bool) -> Any:
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    zygote = _FakeZygote(theirs)
+    link = WorkerLink(zygote, 1, ours, mmap.mmap(-1, mmap.PAGESIZE), LIMITS)  # type: ignore[arg-type]
+    link._answer = None
+    call = asyncio.ensure_future(link.call([["step", 1, "x"]], 0.2))
+    await asyncio.sleep(0)
+    theirs.send(data)
+    if then_close:
+        theirs.close()
+    try:
+        return await call
+    finally:
+        await link.close()
+
+
+@given(
+    st.binary(max_size=64) | PLAIN.map(encode_frame) | st.lists(PLAIN, max_size=2).map(lambda r: encode_frame([1, r])),
+    st.booleans(),
+)
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_any_bytes_from_a_worker_end_in_an_answer_or_a_typed_loss(data: bytes, then_close: bool) -> None:
+    try:
+        replies = asyncio.run(_answer_with(data, then_close))
+    except (WorkerLost, HostError):
+        return
+    assert isinstance(replies, list)
+    assert len(replies) == 1
+
+
+@given(st.lists(st.binary(min_size=1, max_size=40), max_size=6))
+@settings(max_examples=EXAMPLES, deadline=None)
+def test_any_bytes_to_a_worker_end_it_or_get_a_frame(chunks: list[bytes]) -> None:
+    """The worker's own reader, in a thread-free way: it reads from a pipe that ends."""
+    from sandbox.inside.worker import Worker
+
+    read, write = os.pipe()
+    os.write(write, b"".join(chunks)[:4000])
+    os.close(write)
+    worker = Worker.__new__(Worker)
+    worker._descriptor, worker._buffer = read, bytearray()  # type: ignore[misc]
+    worker._settings = type("Bounds", (), {"frame_bytes": 10_000})()
+    try:
+        while worker.receive() is not None:
+            pass
+    except ProtocolError:
+        pass
+    finally:
+        os.close(read)
+
+
+def test_the_progress_page_is_read_as_three_numbers() -> None:
+    page = mmap.mmap(-1, mmap.PAGESIZE)
+    struct.pack_into("<III", page, 0, 7, 3, 4)
+    link = WorkerLink.__new__(WorkerLink)
+    link._page = page
+    assert link.progress() == (7, 3, 4)
