@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from trainer.config import RunConfig
 from trainer.errors import TrainerError, UserError
 from trainer.presets import load_preset, preset_names, validated, with_overrides
+from trainer.rollout.openmp import wait_passively
 
 if TYPE_CHECKING:
     from trainer.rundir import RunDirectory
@@ -22,6 +23,7 @@ _EPILOG = "exit codes: 0 completed or stopped, 1 a bug, 2 wrong input, 3 the mac
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     options = _parser().parse_args(arguments)
+    wait_passively()  # before any command imports torch
     try:
         code = options.command(options)
     except TrainerError as error:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from sandbox import Report
 from trainer.artifacts import write_candidate, write_environment
-from trainer.audit import audit
+from trainer.audit import Verdict, audit
 from trainer.corpus import Document
 from trainer.events import CandidateJudged, DocumentUsed, EnvironmentAdded, StageResult
 from trainer.extract import Extracted, extract_program
@@ -19,6 +20,12 @@ from trainer.seeds import stable_seed
 from trainer.session import Session
 from trainer.skills import active_skills, slot_skill
 from trainer.state import DesignSample, Environment
+
+_AUDIT_OUTCOMES: dict[Verdict, Literal["passed", "failed", "unverifiable"]] = {
+    "sound": "passed",
+    "broken": "failed",
+    "unreadable": "unverifiable",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +157,9 @@ def _audit(
     results: dict[int, StageResult] = {}
     audited = audit(session.policy, [programs[i].code for i in accepted], seeds, config=session.config.hint)
     for i, one in zip(accepted, audited, strict=True):
-        outcome = {"sound": "passed", "broken": "failed", "unreadable": "unverifiable"}[one.verdict]
+        outcome = _AUDIT_OUTCOMES[one.verdict]
         message = one.answer.error or one.answer.text[-500:]
-        results[i] = StageResult(stage="audit", outcome=outcome, message=message)  # type: ignore[arg-type]
+        results[i] = StageResult(stage="audit", outcome=outcome, message=message)
         session.record.unreadable_audits += one.verdict == "unreadable"
         session.tensors.add(
             f"{drafts[i].candidate}/audit",

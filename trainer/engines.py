@@ -37,9 +37,9 @@ def open_engines(config: RunConfig, known: Mapping[str, Any]) -> Engines:
 def _open_sampler(config: RunConfig, directory: Path, known: Mapping[str, Any]) -> Sampler:
     if config.engine.sampler != "builtin":
         raise UserError(f"engine.sampler: {config.engine.sampler} is not available in this version; use builtin")
-    from trainer.rollout.builtin import BuiltinSampler
+    from trainer.rollout.open import open_sampler
 
-    return BuiltinSampler.from_directory(
+    return open_sampler(
         directory,
         dtype=config.model.dtype,
         device=config.engine.device,

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from trainer.events import EpisodeFinished
-from trainer.metrics import GATE_STAGES, METRICS, STATUSES, TIMED_PHASES
+from trainer.metrics import GATE_STAGES, METRICS, STATUSES
 from trainer.regret import mean, population_variance
 from trainer.session import Session
 
@@ -150,7 +150,7 @@ def _performance(session: Session) -> Values:
         "perf/overhead_share": max(0.0, 1 - (model + sandbox) / elapsed) if elapsed > 0 else None,
         "perf/model_s": model,
         "perf/sandbox_s": sandbox,
-        **{f"time/{phase}": session.meter.phase_s[phase] for phase in TIMED_PHASES},
+        **{f"time/{phase}": seconds for phase, seconds in session.meter.phase_s.items()},
         "time/rollout": elapsed,
         "memory/records": float(len(session.state.memory.records)),
         "corpus/drawn": float(session.state.corpus.drawn) if session.state.corpus else None,

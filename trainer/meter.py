@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Literal
 
 from trainer.eventlog import EventLog
 from trainer.events import PHASES, Phase, PhaseProgress
@@ -55,11 +56,11 @@ class Meter:
         if phase in self._totals:
             self._report(phase, "finished")
 
-    def _report(self, phase: Phase, state: str) -> None:
+    def _report(self, phase: Phase, state: Literal["started", "progress", "finished"]) -> None:
         self._log.emit(
             PhaseProgress(
                 phase=phase,
-                state=state,  # type: ignore[arg-type]
+                state=state,
                 done=self._done[phase],
                 total=self._totals[phase],
                 elapsed_s=round(self.phase_s[phase], 6),

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from trainer.events import MemoryAdded, MemoryRemoved, RegretMeasured
 from trainer.memory import MemoryRecord
 from trainer.regret import measure_regret, success_share
 from trainer.rollout.play import Episode
 from trainer.session import Session
-from trainer.state import Environment
+from trainer.state import Environment, HintState
+
+RegretState = Literal["ok", "no_hint", "leaky", "faulty"]
+_STATES: dict[HintState, RegretState] = {"ok": "ok", "leaky": "leaky", "none": "no_hint"}
 
 
 def collect_returns(session: Session, episodes: Sequence[Episode], offset: int) -> None:
@@ -32,13 +36,13 @@ def measure_regrets(session: Session, episodes: Sequence[Episode]) -> None:
         value: float | None = None
         if regret is not None and not faulty:
             value = min(regret.value, 0.0) if environment.hint_state == "leaky" else regret.value
-        state = {"ok": "ok", "leaky": "leaky", "none": "no_hint"}[environment.hint_state]
+        state = _STATES[environment.hint_state]
         if faulty or (value is None and state != "no_hint"):
             state = "faulty"
         measured = RegretMeasured(
             environment=environment.key,
             skill=environment.skill,
-            state=state,  # type: ignore[arg-type]
+            state=state,
             regret=value,
             standard_error=regret.standard_error if regret is not None and value is not None else None,
             unhinted_mean=sum(unhinted) / len(unhinted) if unhinted else None,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from trainer.prompts import Message
-from trainer.rollout.dialogue import Dialogue, open_dialogue
+from trainer.rollout.dialogue import Dialogue, as_mappings, open_dialogue
 from trainer.rollout.engine import Sampled, Sampler, SampleRequest, SamplerError
 from trainer.rollout.tokens import ChatFormat
 
@@ -93,7 +93,7 @@ class Policy:
 
     def ask(self, questions: Sequence[Question]) -> list[Answer]:
         """Answer all questions in one batch, in order."""
-        prompts = [self.chat.prompt_ids([dict(m) for m in q.messages]) for q in questions]
+        prompts = [self.chat.prompt_ids(as_mappings(q.messages)) for q in questions]
         rooms = [self.room(len(p), max_tokens=q.max_tokens) for p, q in zip(prompts, questions, strict=True)]
         requests = [
             self.request(p, max_tokens=room, temperature=q.temperature, seed=q.seed)

@@ -44,7 +44,7 @@ def train(session: Session, batch: Batch, rollout: int) -> None:
             started = time.monotonic()
             learned = dict(session.learner.update(batch.rows, rollout=rollout))
             session.model_seconds += time.monotonic() - started
-            session.record.learned = learned | batch_metrics(batch)
+            session.record.learned = {**learned, **batch_metrics(batch)}
             session.meter.advance("learn", len(batch.rows))
         else:
             session.log.emit(
@@ -52,10 +52,10 @@ def train(session: Session, batch: Batch, rollout: int) -> None:
             )
     session.meter.finish("learn")
     with session.meter.running("sync", total=1):
-        if batch.rows:
-            started = time.monotonic()
-            session.policy.sampler.load_weights(session.learner.weights())
-            session.model_seconds += time.monotonic() - started
+        # Also after an empty batch: it empties the sampler's caches, so that every rollout starts as a resumed one does.
+        started = time.monotonic()
+        session.policy.sampler.load_weights(session.learner.weights())
+        session.model_seconds += time.monotonic() - started
     session.meter.finish("sync")
 
 

@@ -46,7 +46,7 @@ class PlainDialogue:
     """One row per episode."""
 
     def __init__(self, chat: ChatFormat, messages: Sequence[Message]) -> None:
-        self._conversation = Conversation.start(chat, [dict(m) for m in messages])  # type: ignore[arg-type]
+        self._conversation = Conversation.start(chat, as_mappings(messages))
 
     @property
     def context_ids(self) -> tuple[int, ...]:
@@ -92,5 +92,10 @@ class ThinkingDialogue:
 def open_dialogue(chat: ChatFormat, messages: Sequence[Message], *, thinking: bool) -> Dialogue:
     """A dialogue that starts with these messages; the policy speaks next."""
     if thinking:
-        return ThinkingDialogue(chat, [dict(m) for m in messages])  # type: ignore[arg-type]
+        return ThinkingDialogue(chat, as_mappings(messages))
     return PlainDialogue(chat, messages)
+
+
+def as_mappings(messages: Sequence[Message]) -> list[dict[str, str]]:
+    """Messages as the plain dictionaries a chat template takes."""
+    return [{"role": m["role"], "content": m["content"]} for m in messages]

@@ -60,7 +60,7 @@ class EnvironmentPool:
     def end_many(self, episodes: Sequence[EpisodeHandle]) -> None:
         """Forget finished episodes."""
         if episodes:
-            self._many(lambda: self._sandbox.end_many(episodes) or [], 0)
+            self._many(lambda: [self._sandbox.end_many(episodes)], 1)  # type: ignore[func-returns-value]
 
     def solutions(self, key: str, source: str, seeds: Sequence[int], *, max_turns: int) -> list[list[str] | None]:
         """What `solution()` returns for each seed; None where it has no usable answer."""

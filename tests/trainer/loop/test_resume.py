@@ -1,0 +1,185 @@
+"""A run that is killed and resumed equals one that was not, bit for bit, wall-clock fields aside."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.trainer.fakes import FakeEngines, fake_config
+from tests.trainer.real import write_tiny_model
+from trainer.checkpoint import damage
+from trainer.eventlog import attempts, read_events
+from trainer.run import attempt, create
+from trainer.rundir import RunDirectory
+
+ROOT = Path(__file__).parents[3]
+WALL_CLOCK = {"elapsed_s", "phase_s", "eta_s", "bytes"}
+ATTEMPT_ONLY = {"run_started", "run_state", "corpus", "warning", "document"}
+
+
+def effective_events(run: RunDirectory) -> list[dict[str, Any]]:
+    """Events that count: rows of an attempt from the next one's first rollout on are superseded."""
+    numbers = attempts(run)
+    starts = {n: next(read_events(run, n))["payload"]["start_rollout"] for n in numbers}
+    kept = []
+    for n in numbers:
+        end = min((starts[later] for later in numbers if later > n), default=10**9)
+        for event in read_events(run, n):
+            if event["kind"] in ATTEMPT_ONLY:
+                continue
+            # The checkpoint event of the rollout before may be repeated by the attempt that starts from it.
+            rollout = event["rollout"] if event["rollout"] is not None else event["payload"].get("next_rollout", 0) - 1
+            if rollout < end:
+                kept.append({"rollout": rollout, "kind": event["kind"], "payload": timeless(event["payload"])})
+    return kept
+
+
+def timeless(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            k: timeless(v)
+            for k, v in value.items()
+            if k not in WALL_CLOCK and not str(k).startswith(("time/", "perf/"))
+        }
+    return [timeless(v) for v in value] if isinstance(value, list) else value
+
+
+def assert_same_run(one: RunDirectory, other: RunDirectory) -> None:
+    first, second = effective_events(one), effective_events(other)
+    for a, b in zip(first, second, strict=False):
+        assert a == b
+    assert len(first) == len(second)
+    for folder in ("tensors", "environments"):
+        files = {p.relative_to(one.root): p.read_bytes() for p in (one.root / folder).rglob("*") if p.is_file()}
+        others = {p.relative_to(other.root): p.read_bytes() for p in (other.root / folder).rglob("*") if p.is_file()}
+        assert files == others
+    newest = sorted(p.name for p in one.checkpoints.iterdir())[-1]
+    a, b = one.checkpoints / newest, other.checkpoints / newest
+    assert damage(a) == damage(b) == ""
+    for name in ("model/model.safetensors", "state/state.json", "state/waiting.safetensors"):
+        assert (a / name).read_bytes() == (b / name).read_bytes(), name
+    states = [torch.load(c / "state" / "learner.pt", weights_only=True) for c in (a, b)]
+    assert_equal_states(*states)
+
+
+def assert_equal_states(one: Any, other: Any) -> None:
+    assert type(one) is type(other)
+    if isinstance(one, torch.Tensor):
+        assert torch.equal(one, other)
+    elif isinstance(one, dict):
+        assert list(one) == list(other)
+        for key in one:
+            assert_equal_states(one[key], other[key])
+    elif isinstance(one, list | tuple):
+        assert len(one) == len(other)
+        for a, b in zip(one, other, strict=True):
+            assert_equal_states(a, b)
+    else:
+        assert one == other
+
+
+def process(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tests.trainer.make_run", str(directory), *arguments],
+        cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=280, check=False,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(model: Path, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    root = tmp_path_factory.mktemp("whole") / "run"
+    done = process(root, "--rollouts", "10", "--model", str(model))
+    assert done.returncode == 0, done.stderr
+    return RunDirectory(root)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "kill",
+    [
+        "2:episode:3",  # in the middle of play, right after a new set
+        "4:rollout_finished:1",  # everything reported, the checkpoint prepared but not yet in place
+        "5:checkpoint:1",  # the checkpoint is in place, its rollout over
+    ],
+)
+def test_real_engines_go_on_after_sigkill_as_if_nothing_had_happened(
+    kill: str, model: Path, uninterrupted: RunDirectory, tmp_path: Path
+) -> None:
+    killed = process(tmp_path / "run", "--rollouts", "10", "--model", str(model), "--kill", kill)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    resumed = process(tmp_path / "run", "--resume", "--model", str(model))
+    assert resumed.returncode == 0, resumed.stderr
+    run = RunDirectory(tmp_path / "run")
+    assert attempts(run) == [1, 2]
+    assert_same_run(uninterrupted, run)
+
+
+@pytest.mark.slow
+def test_the_real_learner_changes_the_weights(model: Path, uninterrupted: RunDirectory) -> None:
+    end = uninterrupted.checkpoint(10) / "model" / "model.safetensors"
+    assert end.read_bytes() != (model / "model.safetensors").read_bytes()
+
+
+def run_fakes(root: Path, *, resume: bool = False, **faults: float) -> FakeEngines:
+    engines = FakeEngines(**faults)
+    run = RunDirectory(root) if resume else create(root, fake_config())
+    assert attempt(run, engines) == 0
+    return engines
+
+
+def test_same_seed_gives_the_same_run(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        run_fakes(tmp_path / name, syntax=0.2, raises=0.2, no_hint=0.5)
+    assert_same_run(RunDirectory(tmp_path / "a"), RunDirectory(tmp_path / "b"))
+
+
+def test_a_damaged_checkpoint_is_skipped_with_a_warning(tmp_path: Path) -> None:
+    run_fakes(tmp_path / "whole")
+    run_fakes(tmp_path / "run")
+    run = RunDirectory(tmp_path / "run")
+    weights = run.checkpoint(6) / "model" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"x")
+    run_fakes(tmp_path / "run", resume=True)
+    events = list(read_events(run, 2))
+    assert events[0]["payload"]["checkpoint"] == "000005"
+    assert "000006 is damaged" in next(e for e in events if e["kind"] == "warning")["payload"]["message"]
+    assert_same_run(RunDirectory(tmp_path / "whole"), run)
+
+
+def test_without_any_checkpoint_a_resume_starts_from_the_beginning(tmp_path: Path) -> None:
+    run = create(tmp_path / "run", fake_config())
+    run_fakes(tmp_path / "run", resume=True)
+    assert next(read_events(run, 1))["payload"] | {"pid": 0} == next(read_events(run, 1))["payload"] | {
+        "pid": 0, "checkpoint": None, "start_rollout": 0,
+    }  # fmt: skip
+
+
+def test_resuming_a_completed_run_does_nothing_and_says_completed(tmp_path: Path) -> None:
+    run_fakes(tmp_path / "run")
+    engines = run_fakes(tmp_path / "run", resume=True)
+    assert engines.sampler.requests == 0
+    assert [e["kind"] for e in read_events(RunDirectory(tmp_path / "run"), 2)][-1] == "run_state"
+
+
+def test_a_torn_last_line_is_cut_when_the_run_goes_on(tmp_path: Path) -> None:
+    run_fakes(tmp_path / "run")
+    run = RunDirectory(tmp_path / "run")
+    last = sorted(run.events(1).iterdir())[-1]
+    whole = last.read_bytes()
+    last.write_bytes(whole + b'{"seq": 999, "ti')
+    run_fakes(tmp_path / "run", resume=True)
+    assert last.read_bytes() == whole
+    assert json.loads(whole.splitlines()[-1])["kind"] == "run_state"
