@@ -42,8 +42,8 @@ endif
 check: environment-test ## formatting, types, layering, migrations: what CI checks before the tests
 	@exec tools/check.sh $(BIN)
 
-bench: environment-test ## measure; every bench_*.py of tests/benchmarks prints a table
-	@for file in tests/benchmarks/bench_*.py; do $(BIN)/python -m tests.benchmarks.$$(basename $$file .py) $(ARGS) || exit 1; done
+bench: environment-test ## measure; every file of tests/benchmarks prints a table
+	@for file in tests/benchmarks/[a-z]*.py; do $(BIN)/python -m tests.benchmarks.$$(basename $$file .py) $(ARGS) || exit 1; done
 
 screenshots: environment-test ## pictures of every page, light and dark
 	@$(PYTHON) tools/bootstrap.py --test --browser

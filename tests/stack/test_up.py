@@ -23,7 +23,7 @@ from webapp.stack.throwaway import throwaway_services
 pytestmark = [pytest.mark.slow]
 
 SERVICES = ["database", "broker", "web", "gpu", "default"]
-START_S = 120
+START_S = 240
 
 
 class Person:

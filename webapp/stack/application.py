@@ -47,7 +47,7 @@ class Application:
             argv=[sys.executable, "-m", "webapp.stack.web", str(self.listener_fd)],
             ready=lambda _pid: self._web_answers(),
             stop=(StopStep(signal.SIGTERM, 8),),
-            start_deadline_s=60,
+            start_deadline_s=180,  # three interpreters at once on a busy machine
             env=self.environment,
             cwd=REPOSITORY,
             pass_fds=(self.listener_fd,),
@@ -74,7 +74,7 @@ class Application:
             ],
             ready=lambda pid: ready_file.exists() and ready_file.read_text() == str(pid),
             stop=_WORKER_STOP,
-            start_deadline_s=60,
+            start_deadline_s=180,  # three interpreters at once on a busy machine
             env={**self.environment, "OMP_WAIT_POLICY": "passive"},  # waiting threads must not eat the other cores
             cwd=REPOSITORY,
             before_start=lambda: ready_file.unlink(missing_ok=True),
