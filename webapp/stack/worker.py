@@ -5,6 +5,7 @@ worker (by themselves they would finish their task as orphans), and READY_FILE g
 takes tasks.
 """
 
+import logging
 import os
 import signal
 import sys
@@ -31,6 +32,9 @@ def main() -> None:
         part.write_text(str(worker_pid))
         part.rename(ready_file)
 
+    # "received" and "succeeded" for every run of every periodic task; failures are logged as errors all the same.
+    for name in ("celery.worker.strategy", "celery.app.trace"):
+        logging.getLogger(name).setLevel(logging.WARNING)
     signals.worker_process_init.connect(tie_to_worker, weak=False)
     signals.beat_embedded_init.connect(tie_to_worker, weak=False)
     signals.worker_ready.connect(announce, weak=False)
