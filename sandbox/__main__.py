@@ -39,7 +39,9 @@ def _play(file: Path, seed: int, max_turns: int) -> int:
 
 
 def _source(file: Path) -> str:
-    return file.read_text(encoding="utf-8", errors="surrogateescape")
+    """The program; `-` reads standard input. Bytes that are not UTF-8 stay visible to the check for it."""
+    data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+    return data.decode("utf-8", errors="surrogateescape")
 
 
 def _examine(file: Path) -> int:

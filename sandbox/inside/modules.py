@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import re
 import sys
 import types
 from collections.abc import Callable
@@ -62,14 +63,16 @@ _WARM_UP: tuple[str, ...] = (
     r"$\begin{pmatrix}1&2\\3&4\end{pmatrix}$", r"$\int_0^1 x dx$", r"$\sin(\pi/3)$", r"$50\%$", r"$x<3$", r"$\log_2 8$",
 )  # fmt: skip
 
+# The provided names `parse` and `verify` used as names (not as methods, not being defined), or the packages by name.
+_WANTS_MATH = re.compile(r"\b(?:math_verify|sympy|mpmath)\b|(?<![\w.])(?<!def )(?:parse|verify)\s*[(,)\]]")
+_WANTS_NUMPY = re.compile(r"(?<![\w.])(?:np|numpy)\b")
+
 
 def flavour_of(source: str) -> str:
     """Cheapest flavour that serves a source: decided by words in it, never by running or parsing it."""
-    if any(word in source for word in ("verify", "sympy", "mpmath", "parse(")):
+    if _WANTS_MATH.search(source):
         return "math"
-    if "numpy" in source or "np." in source:
-        return "numpy"
-    return "plain"
+    return "numpy" if _WANTS_NUMPY.search(source) else "plain"
 
 
 def preload(flavour: str) -> list[str]:
