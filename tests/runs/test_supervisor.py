@@ -14,13 +14,14 @@ from typing import Any
 
 import psycopg
 import pytest
+from celery import current_app
 from django.db import connection
 from django.utils import timezone
 
 from trainer.config import RunConfig
 from webapp.accounts.models import AuditEntry, User
 from webapp.episodes.models import Episode
-from webapp.runs import services
+from webapp.runs import dispatch, services
 from webapp.runs.models import Attempt, Command, Event, Run
 from webapp.runs.supervision import lease as leases
 from webapp.runs.supervision.lease import claim_next
@@ -386,6 +387,17 @@ def test_the_sweeper_waits_when_the_database_has_just_come_up(operator: User, mo
     sweep()
     run.refresh_from_db()
     assert run.status == "starting"
+
+
+def test_the_sweeper_tells_a_worker_again_what_the_broker_forgot(operator: User) -> None:
+    queued(operator)
+    with current_app.connection_for_write() as broker:
+        broker.default_channel.queue_purge("gpu")
+    assert dispatch.waiting_messages() == 0
+    sweep()
+    assert dispatch.waiting_messages() == 1
+    sweep()
+    assert dispatch.waiting_messages() == 1  # no worker has taken it yet: one is enough
 
 
 def test_commands_nobody_answered_are_closed_with_the_attempt(operator: User) -> None:

@@ -24,4 +24,7 @@ def wake_gpu_worker() -> None:
 def waiting_messages() -> int:
     """Messages in the GPU queue that no worker has taken. Raises kombu's OperationalError when the broker is away."""
     with current_app.connection_for_read() as connection:
-        return int(connection.default_channel.queue_declare(queue=QUEUE, passive=True).message_count)
+        try:
+            return int(connection.default_channel.queue_declare(queue=QUEUE, passive=True).message_count)
+        except connection.channel_errors:  # Redis forgets a list that is empty
+            return 0
