@@ -58,6 +58,10 @@ def _parser() -> argparse.ArgumentParser:
     show.add_argument("preset", choices=preset_names(), metavar="PRESET", help=", ".join(preset_names()))
     show.add_argument("--set", action="append", default=[], metavar="a.b=VALUE", help="change one setting")
     show.set_defaults(command=_show)
+
+    starter = commands.add_parser("starter", help="make or measure the built-in model", add_help=False)
+    starter.add_argument("arguments", nargs=argparse.REMAINDER)
+    starter.set_defaults(command=_starter)
     return parser
 
 
@@ -101,6 +105,12 @@ def _show(options: argparse.Namespace) -> int:
     config = with_overrides(load_preset(options.preset), _assignments(options.set))
     print(json.dumps(config.model_dump(mode="json"), indent=2))
     return 0
+
+
+def _starter(options: argparse.Namespace) -> int:
+    from trainer.starter.__main__ import main as starter_main
+
+    return starter_main(options.arguments)
 
 
 def read_settings(path: Path) -> RunConfig:

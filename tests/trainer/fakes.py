@@ -46,6 +46,7 @@ class {name}Env:
         self.seed = seed or 0
         self.secret = self.rng.randint({low}, {high})
         self.turn = 0
+        self.pad = ""
         parity = "even" if self.secret % 2 == 0 else "odd"
         rules = f"The {word} hides an {{parity}} number from {low} to {high}. You have {{self.max_turns}} turns."
         return f"Round {{self.rng.randint(100, 999)}}. {{rules}} Answer \\\\boxed{{{{N}}}}.", {{}}
@@ -61,7 +62,7 @@ class {name}Env:
         if guess == self.secret:
             return "That is it.", 1.0, True, False, {{"turn": self.turn}}
         word = "higher" if guess < self.secret else "lower"
-        return f"{{word}} than {{guess}}; turn {{self.turn}}.", 0.0, False, late, {{"turn": self.turn}}
+        return f"{{word}} than {{guess}}; turn {{self.turn}}.{{self.pad}}", 0.0, False, late, {{"turn": self.turn}}
 
     def solution(self):
         return ["\\\\boxed{{" + str(self.secret) + "}}"]
@@ -72,6 +73,7 @@ class {name}Env:
 # The gates use small seeds, episodes 63-bit ones: these programs pass the gates and misbehave in play.
 TRAPS = {
     "sound": "pass",
+    "wordy": "self.pad = '.' * 3000",
     "raises": "assert self.seed < 10**6, 'broken in play'",
     "hangs": "\n        while self.seed > 10**6 and self.turn == 2:\n            pass",
 }
@@ -112,7 +114,7 @@ class FakeSampler:
         self.requests = 0
         self._tokenizer = tokenizer
         self._end = tokenizer.convert_tokens_to_ids("<|im_end|>")
-        # Shares of replies that go wrong: "syntax", "raises", "hangs" (designs), "no_hint", "sampler", "length".
+        # Shares of replies that go wrong: "syntax", "raises", "hangs", "wordy" (designs), "no_hint", "sampler", "moves", "length".
         self._faults = dict(faults or {})
 
     def generate(self, requests: Sequence[SampleRequest]) -> list[Sampled | SamplerError]:
@@ -130,9 +132,10 @@ class FakeSampler:
 
     def _answer(self, request: SampleRequest) -> Sampled | SamplerError:
         rng = random.Random(request.seed)
-        if rng.random() < self._faults.get("sampler", 0.0):
-            return SamplerError("scripted failure")
         prompt = self._tokenizer.decode(list(request.prompt_ids))
+        failing = self._faults.get("moves", 0.0) if "Play. Reply" in prompt else self._faults.get("sampler", 0.0)
+        if rng.random() < failing:
+            return SamplerError("scripted failure")
         text = self._reply(prompt, rng)
         ids = tuple(self._tokenizer(text, add_special_tokens=False)["input_ids"])
         finish = "length" if rng.random() < self._faults.get("length", 0.0) else "stop"
@@ -151,7 +154,7 @@ class FakeSampler:
 
     def _design(self, rng: random.Random) -> str:
         word = rng.choice(WORDS)
-        trap = next((t for t in ("raises", "hangs") if rng.random() < self._faults.get(t, 0.0)), "sound")
+        trap = next((t for t in ("raises", "hangs", "wordy") if rng.random() < self._faults.get(t, 0.0)), "sound")
         code = game(
             name=f"{word}Hunt{rng.randrange(100)}", word=word.lower(), low=rng.randint(25, 40), high=rng.randint(60, 99),
             turns=rng.randint(5, 7), trap=trap,
@@ -226,7 +229,7 @@ class FakeEngines:
 def fake_config(**overrides: Any) -> RunConfig:
     """The `tiny` preset in bytes instead of tokens; settings as a__b=value."""
     values: dict[str, Any] = {
-        "model.context_tokens": 16384, "designer.max_tokens": 4096, "hint.max_tokens": 512, "sandbox.step_timeout_s": 1.0,
+        "model.context_tokens": 16384, "designer.max_tokens": 4096, "hint.max_tokens": 512,
     }  # fmt: skip
     values |= {name.replace("__", "."): value for name, value in overrides.items()}
     return with_overrides(load_preset("tiny"), values)

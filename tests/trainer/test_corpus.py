@@ -103,7 +103,7 @@ def test_unusable_corpora_say_what_is_wrong(tmp_path: Path, name: str, content: 
     path = tmp_path / name
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(UserError, match="corpus.source") as error:
+    with pytest.raises(UserError, match=r"corpus\.source") as error:
         corpus_of(path)
     assert says in str(error.value)
 

@@ -1,0 +1,201 @@
+"""Commands of the supervisor: carried out at safe points, answered in the log."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.trainer.fakes import FakeEngines, fake_config
+from trainer.eventlog import EventLog, read_events
+from trainer.run import attempt, create
+from trainer.rundir import RunDirectory
+
+When = Callable[[str, Mapping[str, Any], int | None], bool]
+
+
+class Driven:
+    """A run during which commands (or signals) are given at chosen events."""
+
+    def __init__(self, root: Path, *reactions: tuple[When, Callable[[RunDirectory], None]], **overrides: Any) -> None:
+        self.run = create(root, fake_config(**overrides))
+        self.engines = FakeEngines()
+        self._left = list(reactions)
+        self.code = attempt(self.run, self.engines, listen=self._listen)
+        self.events = list(read_events(self.run, 1))
+
+    def _listen(self, log: EventLog) -> None:
+        log.listeners.append(self._on_event)
+
+    def _on_event(self, kind: str, payload: Mapping[str, Any], rollout: int | None) -> None:
+        for reaction in [r for r in self._left if r[0](kind, payload, rollout)]:
+            self._left.remove(reaction)
+            reaction[1](self.run)
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        return [e for e in self.events if e["kind"] == kind]
+
+    def answers(self) -> dict[str, dict[str, Any]]:
+        return {e["payload"]["command"]: e["payload"] for e in self.of("command")}
+
+
+def at(kind: str, rollout: int, **fields: Any) -> When:
+    return lambda k, p, r: k == kind and r == rollout and all(p.get(n) == v for n, v in fields.items())
+
+
+def send(
+    action: str, *, attempt: int | None = 1, environment: str | None = None, reason: str = ""
+) -> Callable[[RunDirectory], None]:
+    line = {
+        "id": f"{action}-1",
+        "time": 0.0,
+        "attempt": attempt,
+        "action": action,
+        "environment": environment,
+        "reason": reason,
+    }
+
+    def write(run: RunDirectory) -> None:
+        with run.control.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+    return write
+
+
+def test_stop_ends_the_run_with_a_checkpoint_of_the_last_finished_rollout(tmp_path: Path) -> None:
+    driven = Driven(tmp_path / "run", (at("episode", 3), send("stop", reason="enough")), checkpoint__every=4)
+    assert driven.code == 0
+    states = [e["payload"] for e in driven.of("run_state")]
+    assert [s["state"] for s in states] == ["running", "stopping", "stopped"]
+    assert states[-1]["reason"] == "enough"
+    assert driven.answers()["stop-1"] == {
+        "command": "stop-1", "action": "stop", "accepted": True, "message": "", "effective_rollout": 3,
+    }  # fmt: skip
+    assert [p.name for p in driven.run.checkpoints.iterdir()] == ["000003"]
+    again = FakeEngines()
+    assert attempt(driven.run, again) == 0
+    assert next(read_events(driven.run, 2))["payload"]["start_rollout"] == 3
+
+
+def test_a_stop_in_the_middle_of_a_rollout_resumes_to_the_same_end(tmp_path: Path) -> None:
+    whole = Driven(tmp_path / "whole", checkpoint__every=4)
+    stopped = Driven(tmp_path / "run", (at("episode", 3), send("stop")), checkpoint__every=4)
+    assert attempt(stopped.run, FakeEngines()) == 0
+    for name in ("model/model.safetensors", "state/waiting.safetensors"):
+        assert (stopped.run.checkpoint(6) / name).read_bytes() == (whole.run.checkpoint(6) / name).read_bytes()
+
+
+def test_sigterm_is_a_stop(tmp_path: Path) -> None:
+    driven = Driven(tmp_path / "run", (at("rollout_finished", 1), lambda _: os.kill(os.getpid(), signal.SIGTERM)))
+    assert driven.code == 0
+    last = driven.of("run_state")[-1]["payload"]
+    assert last["state"] == "stopped" and "SIGTERM" in last["reason"]
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_pause_waits_until_it_is_resumed(tmp_path: Path) -> None:
+    driven = Driven(
+        tmp_path / "run",
+        (at("rollout_started", 1), send("pause")),
+        (lambda k, p, _: k == "run_state" and p["state"] == "paused", send("resume")),
+    )
+    assert driven.code == 0
+    kinds = [
+        (e["kind"], e["payload"].get("state"))
+        for e in driven.events
+        if e["kind"] in ("run_state", "command", "episode")
+    ]
+    paused = kinds.index(("run_state", "paused"))
+    assert kinds[paused + 1 : paused + 3] == [("command", None), ("run_state", "running")]
+    assert driven.answers()["pause-1"]["accepted"] and driven.answers()["resume-1"]["accepted"]
+
+
+def test_a_paused_run_can_be_stopped(tmp_path: Path) -> None:
+    driven = Driven(
+        tmp_path / "run",
+        (at("rollout_started", 1), send("pause")),
+        (lambda k, p, _: k == "run_state" and p["state"] == "paused", send("stop")),
+    )
+    assert driven.code == 0
+    assert [e["payload"]["state"] for e in driven.of("run_state")] == ["running", "paused", "stopping", "stopped"]
+
+
+def test_commands_for_another_attempt_are_left_alone(tmp_path: Path) -> None:
+    driven = Driven(tmp_path / "run", (at("rollout_started", 1), send("stop", attempt=2)))
+    assert driven.of("run_state")[-1]["payload"]["state"] == "completed"
+    assert driven.answers() == {}
+
+
+def test_checkpoint_now_saves_the_last_finished_rollout(tmp_path: Path) -> None:
+    driven = Driven(tmp_path / "run", (at("rollout_started", 1), send("checkpoint")), checkpoint__every=3)
+    assert driven.answers()["checkpoint-1"]["message"] == "checkpoint 000001 written"
+    assert [e["payload"]["name"] for e in driven.of("checkpoint")] == ["000001", "000003", "000006"]
+
+
+def test_a_quarantined_environment_is_played_trained_and_shown_no_more(tmp_path: Path) -> None:
+    key = "r0000-s01"
+    driven = Driven(
+        tmp_path / "run", (at("rollout_started", 1), send("quarantine", attempt=None, environment=key, reason="leaks"))
+    )
+    assert driven.answers()["quarantine-1"]["effective_rollout"] == 1
+    assert {e["rollout"] for e in driven.of("episode") if e["payload"]["environment"] == key} == {0}
+    assert {"environment": key, "reason": "quarantined"} in [e["payload"] for e in driven.of("memory_removed")]
+    rows = [row for batch in driven.engines.learner.batches[1:] for row in batch]
+    assert rows and not any(row.sample.startswith(key) for row in rows)
+    later = [c["payload"] for c in driven.of("candidate") if c["rollout"] > 0]
+    assert later and not any(key in (*c["examples"], *c["counter_examples"]) for c in later)
+    assert key not in {e["payload"]["environment"] for e in driven.of("designer_reward")}
+
+
+def test_an_environment_quarantined_while_it_plays_is_left_out_of_that_rollout(tmp_path: Path) -> None:
+    key = "r0000-s00"
+    driven = Driven(tmp_path / "run", (at("episode", 0), send("quarantine", attempt=None, environment=key)))
+    assert driven.answers()["quarantine-1"]["effective_rollout"] == 0
+    assert not any(row.sample.startswith(key) for batch in driven.engines.learner.batches for row in batch)
+    assert key not in {e["payload"]["environment"] for e in driven.of("regret")}
+
+
+def test_a_released_environment_plays_again(tmp_path: Path) -> None:
+    key = "r0000-s01"
+    driven = Driven(
+        tmp_path / "run",
+        (at("rollout_started", 1), send("quarantine", attempt=None, environment=key)),
+        (at("rollout_finished", 1), send("release", attempt=None, environment=key)),
+        schedule__regenerate_every=3,
+        schedule__designer_delay=3,
+    )
+    assert {e["rollout"] for e in driven.of("episode") if e["payload"]["environment"] == key} == {0, 2}
+    states = [e["payload"]["state"] for e in driven.of("environment_state") if e["payload"]["environment"] == key]
+    assert states == ["quarantined", "active", "retired"]
+
+
+def test_nonsense_and_unknown_environments_are_answered_not_obeyed(tmp_path: Path) -> None:
+    def nonsense(run: RunDirectory) -> None:
+        with run.control.open("a") as file:
+            file.write('{"id": "x", "action": "explode"}\n[]\nnot json\n')
+
+    driven = Driven(
+        tmp_path / "run",
+        (at("rollout_started", 1), nonsense),
+        (at("rollout_started", 2), send("quarantine", attempt=None, environment="../../etc")),
+    )
+    assert driven.code == 0
+    refused = [e["payload"] for e in driven.of("command")]
+    assert len(refused) == 4 and not any(r["accepted"] for r in refused)
+    assert refused[0]["command"] == "x"
+    assert "no environment" in refused[-1]["message"]
+
+
+def test_a_command_that_is_still_being_written_waits_for_its_end(tmp_path: Path) -> None:
+    def half(run: RunDirectory) -> None:
+        run.control.write_text('{"id": "s", "attempt": 1, "act')
+
+    def rest(run: RunDirectory) -> None:
+        with run.control.open("a") as file:
+            file.write('ion": "stop"}\n')
+
+    driven = Driven(tmp_path / "run", (at("rollout_started", 1), half), (at("rollout_started", 2), rest))
+    assert driven.answers()["s"]["effective_rollout"] == 2
