@@ -48,7 +48,7 @@
     bar.max = total || 1;
     bar.value = word === "done" ? bar.max : done || 0;
     bar.setAttribute("aria-label", `${item.dataset.stage}: ${word}`);
-    item.querySelector("[data-counts]").textContent = total ? `${done}/${total}` : "";
+    item.querySelector("[data-counts]").textContent = total > 1 ? `${done}/${total}` : "";
   }
 
   function startRollout(rollout, payload) {

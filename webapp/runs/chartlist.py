@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from trainer.metrics import METRICS
+
 #: Measured only in a rollout that writes a new set; between two of them there is nothing due, so the line goes on.
 PER_REGENERATION = (
-    "win_rate/hinted", "regret/", "gates/", "designer/regret", "hints/", "memory/", "time/design", "time/gates", "time/hints",
+    "win_rate/hinted", "regret/", "gates/", "hints/", "environment/", "time/design", "time/gates", "time/hints",
 )  # fmt: skip
+#: Measured only in rollouts in which designs come due.
+WHEN_DUE = ("designer/", "advantage/designer", "reward/designer")
+#: Fractions far below 1, which an axis from 0 to 1 would flatten.
+SMALL_FRACTIONS = ("policy/", "sampler_gap/")
 TITLES = {
     "win_rate": "Win rate", "regret": "Regret", "designer": "Designer reward", "group": "Groups", "band": "Learnable band",
     "gates": "Gates", "loss": "Loss", "policy": "Policy", "optim": "Optimiser", "sampler_gap": "Sampler gap", "perf": "Speed",
-    "time": "Time", "learn": "Learner", "tokens": "Tokens", "episodes": "Episodes",
+    "time": "Time", "learn": "Learner", "tokens": "Tokens", "episode": "Episodes", "stop": "How episodes end", "success": "Success",
+    "hints": "Hints", "environment": "Environments", "pool": "Current set", "reward": "Rewards", "advantage": "Advantages",
+    "samples": "Samples", "staleness": "Staleness", "memory": "Memory", "corpus": "Corpus",
 }  # fmt: skip
 METRIC_TITLES = {
     "win_rate/unhinted": "unhinted", "win_rate/hinted": "hinted", "designer/reward_mean": "reward", "designer/anchor_mean": "anchor",
     "designer/regret_term_mean": "regret term", "perf/tokens_per_s_sampled": "sampled", "perf/tokens_per_s_trained": "trained",
 }  # fmt: skip
-_SHARE = re.compile(r"(frac|share|rate)(_|$|/)|/pass_rate$|^win_rate/")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChartSeries:
-    """One line. ``band`` names the metric that holds its standard error; ``sparse``: measured only at regenerations."""
+    """One line. ``band`` names the metric that holds its standard error.
+
+    ``sparse``: due only at regenerations; ``bridge``: due at rollouts that cannot be told from its number, so no gap is drawn.
+    """
 
     name: str
     label: str
@@ -33,6 +42,7 @@ class ChartSeries:
     dash: bool = False
     band: str = ""
     sparse: bool = False
+    bridge: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +56,7 @@ class Chart:
     high: float | None = None
     zero: bool = False
     unit: str = ""
+    meaning: str = ""
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -59,7 +70,8 @@ class Chart:
 
 
 def _line(name: str, color: str, **more: Any) -> ChartSeries:
-    return ChartSeries(name=name, label=METRIC_TITLES.get(name, name.partition("/")[2] or name), color=color, sparse=is_sparse(name), **more)
+    return ChartSeries(name=name, label=METRIC_TITLES.get(name, name.partition("/")[2] or name), color=color, sparse=is_sparse(name),
+                       bridge=name.startswith(WHEN_DUE), **more)  # fmt: skip
 
 
 def is_sparse(name: str) -> bool:
@@ -116,9 +128,13 @@ def _panels(prefix: str, names: Sequence[str]) -> list[Chart]:
 
 
 def _panel(name: str) -> Chart:
-    is_share = _SHARE.search(name) is not None and "optim" not in name and not name.startswith("optim/")
-    line = ChartSeries(name=name, label=name.partition("/")[2] or name, color=_color(name), sparse=is_sparse(name))
-    return Chart(key=name, title=name, series=(line,), low=0 if is_share else None, high=1 if is_share else None)
+    known = METRICS.get(name)
+    is_share = known is not None and known.unit == "fraction" and not name.startswith(SMALL_FRACTIONS)
+    unit = known.unit if known and known.unit not in ("fraction", "reward", "factor") else ""
+    return Chart(
+        key=name, title=name, series=(_line(name, _color(name)),), low=0 if is_share else None, high=1 if is_share else None,
+        unit=unit, meaning=known.description if known else "",
+    )  # fmt: skip
 
 
 def _color(name: str) -> str:

@@ -53,6 +53,8 @@ def run_context(request: HttpRequest, run: Run, tab: str, **more: Any) -> Mappin
     """Context of a run's page. ``live_cursor`` is read from ``run``, which must be loaded before the page's other queries."""
     may_operate = has_role(request.user, Role.OPERATOR)
     possible = set(acts_in(run.status)) if may_operate else set()
+    if run.rollouts_done >= run.total_rollouts:
+        possible.discard("resume")  # nothing is left to do; a clone with more rollouts would be the way
     return {
         "run": run,
         "tab": tab,

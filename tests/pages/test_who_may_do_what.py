@@ -1,0 +1,92 @@
+"""Role × address: viewers read everything, only operators act, nobody else sees anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+READ = (
+    "list", "row", "page", "head", "progress", "latest", "charts", "series", "series_csv", "checkpoints", "config", "config_json", "log",
+    "log_file", "environments", "environment", "environment_code", "candidates", "candidate", "memory", "corpus", "document", "regret",
+    "regret_series", "episodes", "episode", "episode_turns", "episode_raw", "pair",
+)  # fmt: skip
+ACT = (("act", "stop"), ("act", "pause"), ("act", "checkpoint"), ("environment_judge", "quarantine"), ("edit", ""))
+
+
+def address(run: Any, name: str, act: str = "") -> str:
+    environment = run.environments.filter(superseded=False).first()
+    episode = run.episodes.filter(environment=environment, arm="hinted").first()
+    arguments = {
+        "list": [], "environment": [run.pk, environment.key], "environment_code": [run.pk, environment.key],
+        "environment_judge": [run.pk, environment.key, act], "candidate": [run.pk, run.candidates.first().key],
+        "document": [run.pk, run.corpusdocuments.first().pk], "episode": [run.pk, episode.pk], "episode_turns": [run.pk, episode.pk],
+        "episode_raw": [run.pk, episode.pk], "pair": [run.pk, environment.key, episode.play], "act": [run.pk, act],
+    }  # fmt: skip
+    return reverse(f"runs:{name}", args=arguments.get(name, [run.pk]))
+
+
+def test_the_table_above_holds_every_address_of_runs() -> None:
+    from webapp.runs.urls import urlpatterns
+
+    def names(patterns: list[Any]) -> set[str]:
+        found: set[str] = set()
+        for item in patterns:
+            found |= names(item.url_patterns) if hasattr(item, "url_patterns") else {item.name}
+        return found
+
+    assert names(urlpatterns) == {*READ, "new", *(name for name, _ in ACT)}
+
+
+@pytest.mark.parametrize(
+    ("role", "status"), [("anonymous", 302), ("", 403), ("viewer", 200), ("reviewer", 200), ("operator", 200), ("admin", 200)]
+)
+def test_every_page_opens_for_viewers_and_up_and_for_nobody_else(
+    role: str, status: int, run: Any, as_role: Callable[[str], Client]
+) -> None:
+    client = as_role(role)
+    assert {name: client.get(address(run, name)).status_code for name in READ} == dict.fromkeys(READ, status)
+
+
+@pytest.mark.parametrize(("role", "status"), [("anonymous", 302), ("", 403), ("viewer", 403), ("reviewer", 403), ("operator", 302)])
+@pytest.mark.parametrize(("name", "act"), ACT)
+def test_only_operators_act(name: str, act: str, role: str, status: int, run: Any, as_role: Callable[[str], Client]) -> None:
+    answer = as_role(role).post(address(run, name, act), {"reason": "looks odd", "name": "tanks"})
+    assert answer.status_code == status
+    assert run.commands.exists() is (role == "operator" and name != "edit")
+
+
+@pytest.mark.parametrize(("role", "status"), [("anonymous", 302), ("viewer", 403), ("reviewer", 403), ("operator", 200)])
+def test_only_operators_see_the_start_form(role: str, status: int, as_role: Callable[[str], Client]) -> None:
+    assert as_role(role).get(reverse("runs:new")).status_code == status
+
+
+def test_a_viewer_is_shown_no_button_that_would_be_refused(run: Any, viewer: Client, operator: Client) -> None:
+    assert "Stop" in operator.get(address(run, "page")).content.decode()
+    seen = viewer.get(address(run, "page")).content.decode()
+    assert "Stop" not in seen
+    assert "Clone" not in seen
+
+
+@pytest.mark.parametrize("name", ["act", "environment_judge"])
+def test_acts_need_the_token_of_our_own_form(name: str, run: Any, operator: Client) -> None:
+    strict = Client(enforce_csrf_checks=True)
+    strict.cookies = operator.cookies
+    assert strict.post(address(run, name, "stop")).status_code == 403
+    assert not run.commands.exists()
+
+
+@pytest.mark.parametrize("act", ["delete", "clone", "__class__"])
+def test_unknown_acts_are_not_found(act: str, run: Any, operator: Client) -> None:
+    assert operator.post(f"/runs/{run.pk}/act/{act}/").status_code == 404
+
+
+def test_nothing_of_one_run_opens_under_the_address_of_another(run: Any, ingested: Callable[..., Any], viewer: Client) -> None:
+    other = ingested(seed=11)
+    episode, document = run.episodes.first(), run.corpusdocuments.first()
+    assert viewer.get(reverse("runs:episode", args=[other.pk, episode.pk])).status_code == 404
+    assert viewer.get(reverse("runs:episode_raw", args=[other.pk, episode.pk])).status_code == 404
+    assert viewer.get(reverse("runs:document", args=[other.pk, document.pk])).status_code == 404
