@@ -18,7 +18,7 @@ from webapp.settings.env import (
 )
 from webapp.settings.guards import refuse_celery_environment
 
-GOOD_SECRET = "q8Zt4Lw0Xv7Rk2Bn5Jc9Hs3Md6Fy1Gp-Ue"
+GOOD_SECRET = "q8Zt4Lw0Xv7Rk2Bn5Jc9Hs3Md6Fy1Gp-UeT0aVb3Wd5Yf7Zh9Kj2"
 
 
 @pytest.mark.parametrize(
@@ -121,8 +121,8 @@ def test_a_missing_secret_file_is_named(monkeypatch: pytest.MonkeyPatch, tmp_pat
     [
         ("short", "5 characters"),
         ("ab" * 30, "only 2 different"),
-        ("change-me-change-me-0123456789-abcdefgh", "placeholder"),
-        ("django-insecure-0a1b2c3d4e5f6g7h8i9j0k", "placeholder"),
+        ("change-me-change-me-0123456789-abcdefgh-0123456789-xyz", "placeholder"),
+        ("django-insecure-0a1b2c3d4e5f6g7h8i9j0k1l2m3n4o5p6q7r8s9t", "placeholder"),
     ],
 )
 def test_weak_secrets_are_refused_without_being_shown(monkeypatch: pytest.MonkeyPatch, secret: str, why: str) -> None:

@@ -18,7 +18,7 @@ from django.core.exceptions import ImproperlyConfigured
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off"})
 
-SECRET_MIN_CHARACTERS = 32
+SECRET_MIN_CHARACTERS = 50  # what Django's deployment check asks for
 SECRET_MIN_DISTINCT = 12
 _SECRET_PLACEHOLDERS = re.compile(r"change.?me|insecure|example|placeholder|your.secret|password", re.IGNORECASE)
 
