@@ -54,6 +54,7 @@ class WorkerLink:
         self._gone: asyncio.Future[None] = self._loop.create_future()
         self._sequence = 0
         self._closed = False
+        self._violated = False
         self._loop.add_reader(channel.fileno(), self._on_readable)
 
     @classmethod
@@ -78,8 +79,8 @@ class WorkerLink:
 
     @property
     def usable(self) -> bool:
-        """False once the worker has gone or is being closed."""
-        return not self._closed and not self._gone.done()
+        """False once the worker has gone or is being closed; one that broke the protocol is still to be blamed for it."""
+        return not self._closed and (self._violated or not self._gone.done())
 
     # --- frames -----------------------------------------------------------------------------------------------------
 
@@ -89,7 +90,9 @@ class WorkerLink:
         self._expected_bytes = self._limits.reply_bytes(len(items))
         answer: asyncio.Future[Any] = self._loop.create_future()
         self._answer = answer
-        if self._gone.done():
+        if self._violated:
+            answer.set_exception(ProtocolError("bytes nobody asked for"))
+        elif self._gone.done():
             answer.set_exception(EOFError("the worker has ended"))
         else:
             self._send(encode_frame([self._sequence, items]))
@@ -148,9 +151,11 @@ class WorkerLink:
             self._at_end()
             return
         if self._closed or self._answer is None or self._answer.done():
-            # Unasked bytes, or a frame after a verdict: kept only to be noticed, never allocated for.
-            if len(self._received) < _CHUNK_BYTES:
-                self._received += part
+            # Unasked bytes, or a frame after a verdict: never kept. An endless stream of them would keep the host busy,
+            # so the worker is killed at once and the next call hears why.
+            if not self._violated and not self._closed:
+                self._violated = True
+                self._zygote.kill(self._pid)
             return
         self._received += part
         try:

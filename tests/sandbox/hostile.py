@@ -228,26 +228,23 @@ PROGRAMS: tuple[Hostile, ...] = (
     Hostile("deep nesting", REACH + "body = b'[' * 60000\nos.write(fd, len(body).to_bytes(4, 'big') + body)\n" + OK, (CONTRACT,)),
     Hostile("integer of 50,000 digits", REACH + "body = b'[' + b'9' * 50000 + b']'\nos.write(fd, len(body).to_bytes(4, 'big') + body)\n"
             + OK, (CONTRACT,)),
-    *(Hostile(f"forged reply {forged}", REACH + f"body = ('[' + str(frame.f_back.f_locals.get('number', 0) if 'number' not in\n"
-              f"    frame.f_locals else frame.f_locals['number']) + ',[[\"ok\",\"x\",{forged},false,false,{{}}]]]').encode()\n"
-              "up = frame\nwhile up is not None and 'number' not in up.f_locals: up = up.f_back\n"
+    *(Hostile(f"forged reply {forged}", REACH + "up = frame\nwhile up.f_code.co_name != 'serve': up = up.f_back\n"
               f"body = ('[' + str(up.f_locals['number']) + ',[[\"ok\",\"denied\",{forged},false,false,{{}}]]]').encode()\n"
               "os.write(fd, len(body).to_bytes(4, 'big') + body)\nos._exit(0)", (CONTRACT, EXIT))
       for forged in ("NaN", "1e999", "1e308", "true", '"1"', "null", "11.0")),
-    Hostile("forged observation", REACH + "up = frame\nwhile up is not None and 'number' not in up.f_locals: up = up.f_back\n"
+    Hostile("forged observation", REACH + "up = frame\nwhile up.f_code.co_name != 'serve': up = up.f_back\n"
             "body = ('[' + str(up.f_locals['number']) + ',[[\"ok\",\"\\\\ud800\",0.0,false,false,{}]]]').encode()\n"
             "os.write(fd, len(body).to_bytes(4, 'big') + body)\nos._exit(0)", (CONTRACT, EXIT)),
-    Hostile("forged fault kind", REACH + "up = frame\nwhile up is not None and 'number' not in up.f_locals: up = up.f_back\n"
+    Hostile("forged fault kind", REACH + "up = frame\nwhile up.f_code.co_name != 'serve': up = up.f_back\n"
             "body = ('[' + str(up.f_locals['number']) + ',[[\"fault\",\"host\",\"step\",\"m\",null,\"\",\"\"]]]').encode()\n"
             "os.write(fd, len(body).to_bytes(4, 'big') + body)\nos._exit(0)", (CONTRACT, EXIT)),
     Hostile("one byte at a time", REACH + "import time\nos.write(fd, b'\\0\\0\\x10\\0')\nworker._clock.ends_at = None\n"
             "while True:\n    os.write(fd, b' ')\n    time.sleep(0.01)", (TIMEOUT,)),
     Hostile("flood", REACH + "worker._clock.ends_at = None\nwhile True: os.write(fd, b'\\0' * 65536)", (CONTRACT, TIMEOUT)),
-    Hostile("two replies", REACH + "up = frame\nwhile up is not None and 'number' not in up.f_locals: up = up.f_back\n"
+    Hostile("two replies", REACH + "up = frame\nwhile up.f_code.co_name != 'serve': up = up.f_back\n"
             "body = ('[' + str(up.f_locals['number']) + ',[[\"ok\",\"denied\",0.0,false,false,{}]]]').encode()\n"
             "frame_bytes = len(body).to_bytes(4, 'big') + body\nos.write(fd, frame_bytes * 2)\n" + OK, (CONTRACT,)),
-    Hostile("wrong number of answers", REACH + "worker._answer_all = None\nimport types\n"
-            "up = frame\nwhile up is not None and 'number' not in up.f_locals: up = up.f_back\n"
+    Hostile("wrong number of answers", REACH + "up = frame\nwhile up.f_code.co_name != 'serve': up = up.f_back\n"
             "body = ('[' + str(up.f_locals['number']) + ',[]]').encode()\nos.write(fd, len(body).to_bytes(4, 'big') + body)\n" + OK,
             (CONTRACT,)),
     Hostile("unencodable reply", "import sys\nsys.modules['sandbox.inside.worker'].checks.check_reward = lambda *_: float('nan')\n" + OK,

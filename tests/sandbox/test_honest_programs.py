@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from sandbox import EnvironmentFault, EpisodeHandle, HostError, Limits, Opened, Sandbox, Stepped
+from sandbox.inside.modules import flavour_of
 from tests.sandbox.conftest import fault_of, open_one, step_one
 from tests.sandbox.programs import GLOBAL_NUMPY, GLOBAL_RANDOM, GUESS, MODULE_STATE, environment
 
@@ -129,6 +130,20 @@ def test_parse_and_verify_compare_mathematics_inside(sandbox: Sandbox) -> None:
         answer = step_one(sandbox, opened.episode, action)
         assert isinstance(answer, Stepped), str(answer)
         assert (action, answer.observation) == (action, same)
+
+
+def test_the_cheapest_zygote_that_serves_a_program_is_chosen() -> None:
+    for source, flavour in (
+        (GUESS, "plain"),
+        ("def _parse(x): ...\nself._parse(action)\nself.verify(x)\ninput.append(1)", "plain"),
+        ("import numpy as np", "numpy"),
+        ("x = np.zeros(3)", "numpy"),
+        ("verify(parse(a), parse(b))", "math"),
+        ("list(map(parse, texts))", "math"),
+        ("from math_verify import parse as read", "math"),
+        ("import sympy", "math"),
+    ):
+        assert flavour_of(source) == flavour, source
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,7 @@ def test_a_worker_whose_self_test_shows_a_hole_gets_no_source(monkeypatch: pytes
     monkeypatch.setattr(
         zygote_link, "_BOOTSTRAP", bootstrap.replace("from sandbox.inside.zygote", hole + "from sandbox.inside.zygote")
     )
-    with pytest.raises(SandboxUnavailable, match="does not isolate: .*see a path: allowed"):
+    with pytest.raises(SandboxUnavailable, match=r"does not isolate: .*see a path: allowed"):
         Sandbox(Limits(), "sealed", only=True)
 
 

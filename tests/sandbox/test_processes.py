@@ -14,6 +14,7 @@ import pytest
 from sandbox import EnvironmentFault, HostError, Limits, Opened, Sandbox, Stepped
 from sandbox.isolation.tiers import TIERS
 from tests.sandbox.conftest import fault_of, open_one, step_one
+from tests.sandbox.hostile import REACH
 from tests.sandbox.processes import descriptors, processes_of, wait_until
 from tests.sandbox.programs import GUESS, environment
 
@@ -203,6 +204,27 @@ def test_a_hung_environment_does_not_hold_up_another() -> None:
         box.close()
         thread.join(5)
         assert [str(error) for error in seen] == ["the sandbox was closed"]
+
+
+def test_a_worker_that_goes_on_writing_after_its_reply_is_killed_at_once(quick: Sandbox) -> None:
+    forge = (
+        "up = frame\nwhile up.f_code.co_name != 'serve': up = up.f_back\n"
+        "body = ('[' + str(up.f_locals['number']) + ',[[\"ok\",\"forged\",0.0,false,false,{}]]]').encode()\n"
+        "os.write(fd, len(body).to_bytes(4, 'big') + body)\nimport time\ntime.sleep(0.1)\n"
+        "worker._clock.ends_at = None\nwhile True: os.write(fd, b'x' * 65536)"
+    )
+    before = set(processes_of(os.getpid()))
+    episode = open_one(quick, environment(step=REACH + forge))
+    assert set(processes_of(os.getpid())) - before
+    answer = step_one(quick, episode)
+    # A program may fake its own replies: that is no more than its own step could say.
+    assert isinstance(answer, Stepped)
+    assert answer.observation == "forged"
+    assert wait_until(lambda: not set(processes_of(os.getpid())) - before)
+    fault = step_one(quick, episode)
+    assert isinstance(fault, EnvironmentFault)
+    assert fault.kind == "contract"
+    assert "bytes nobody asked for" in fault.message
 
 
 def test_no_environment_variable_of_the_host_reaches_a_worker(
