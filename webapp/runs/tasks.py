@@ -28,7 +28,7 @@ def _shutting_down() -> bool:
     return _shutdown[0] == 1
 
 
-@shared_task(queue=QUEUE)
+@shared_task(queue=QUEUE)  # type: ignore[untyped-decorator]
 def supervise_next() -> None:
     """Take the oldest queued run, if this worker's GPU set is free, and supervise it to its end."""
     if _shutting_down():
@@ -38,7 +38,7 @@ def supervise_next() -> None:
         Supervisor(claim, shutting_down=_shutting_down).supervise()
 
 
-@shared_task
+@shared_task  # type: ignore[untyped-decorator]
 def sweep() -> None:
     """Runs of dead workers become `lost`; what is queued and forgotten is sent again."""
     sweep_once()
@@ -55,13 +55,13 @@ def _tick() -> None:
             return
 
 
-@worker_ready.connect
+@worker_ready.connect  # type: ignore[untyped-decorator]
 def start_ticker(**_: Any) -> None:
     """Every worker asks for a sweep at its start and then regularly, so that no separate scheduler is needed."""
     threading.Thread(target=_tick, name="sweep-ticker", daemon=True).start()
 
 
-@worker_shutting_down.connect
+@worker_shutting_down.connect  # type: ignore[untyped-decorator]
 def note_shutdown(**_: Any) -> None:
     """A supervisor in the pool sees this and ends its trainer, instead of keeping the worker alive for hours."""
     _shutdown[0] = 1

@@ -35,7 +35,7 @@ CHANGES_EVERY_S = 0.5
 _INT8 = 2**63 - 1
 
 
-class _Watched(AsyncWebsocketConsumer):
+class _Watched(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels has no types
     """A socket with background tasks, closed when its user's right to it ends."""
 
     recheck_s = 30.0
