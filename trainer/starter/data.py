@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,6 +55,23 @@ def theme_of(document: ShownDocument | None, rng: random.Random) -> Theme:
     return Theme(thing=thing, place=place, numbers=tuple(int(number) for number in numbers))
 
 
+def disguised(document: ShownDocument, rng: random.Random) -> ShownDocument:
+    """The document with its theme words replaced by invented ones, so that copying is the only way to write them."""
+    title, text = document.title, document.text
+    for word in theme_words(document):
+        invented = "".join(rng.choice(_SYLLABLES) for _ in range(rng.choice((1, 2, 2, 2))))
+        pattern = re.compile(rf"\b{word}(?=s?\b)", re.IGNORECASE)
+        title, text = pattern.sub(invented, title), pattern.sub(invented, text)
+    return ShownDocument(title=title, text=text)
+
+
+_SYLLABLES = re.findall(
+    r"\w+",
+    "bar bel bin bol can cap cel cor dam den dil dom fal fen fin for gal gem gil gor hal hem hin hol jan jel kal ken kil kor lam "
+    "len lim lor mar mel min mor nal nem nil nor pal pen pil por ral rem ril ron sal sel sil sor tal ten tim tor val ven vil vor",
+)
+
+
 def draw_design(documents: Sequence[ShownDocument], rng: random.Random) -> tuple[list[Message], Program, int]:
     """A designer prompt as the loop would write it, the program that answers it, and the turn budget shown.
 
@@ -61,6 +79,8 @@ def draw_design(documents: Sequence[ShownDocument], rng: random.Random) -> tuple
     """
     skill = rng.choice(SKILLS)
     document = rng.choice(documents) if rng.random() < 0.96 else None
+    if document is not None and rng.random() < 0.6:
+        document = disguised(document, rng)
     max_turns = rng.choice(TURN_BUDGETS)
     families = families_of(skill)
     examples: list[ShownExample] = []
@@ -126,5 +146,5 @@ def stream(documents: Sequence[ShownDocument], *, seed: int, chunk: int, designs
     rng = random.Random(f"{seed}/{chunk}")  # noqa: S311 - a seeded stream, not a secret
     drawn: list[Example] = []
     for _ in range(designs):
-        drawn += examples_of_design(documents, rng, unhinted=3, hinted=2)
+        drawn += examples_of_design(documents, rng, unhinted=4, hinted=3)
     return drawn

@@ -96,6 +96,10 @@ class Bench:
         replies = self.sampler.generate(requests)
         return [reply for reply in replies if isinstance(reply, Sampled)]
 
+    def ids(self, messages: Sequence[Message]) -> tuple[int, ...]:
+        """Token ids of a prompt, as the loop makes them."""
+        return self.chat.prompt_ids([{"role": message["role"], "content": message["content"]} for message in messages])
+
     def prompt(self, skill: str, document: ShownDocument, memory: Sequence[Design]) -> list[Message]:
         """A designer prompt with up to two examples and one counter-example of `memory`."""
         same = [design for design in memory if design.skill == skill]
@@ -120,7 +124,7 @@ class Bench:
     def designs(self, count: int, memory: Sequence[Design]) -> list[Design]:
         """`count` designs on held-out documents, examined by all gates."""
         asked = [(SKILLS[i % len(SKILLS)], self.rng.choice(self.documents)) for i in range(count)]
-        prompts = [self.chat.prompt_ids(self.prompt(skill, document, memory)) for skill, document in asked]
+        prompts = [self.ids(self.prompt(skill, document, memory)) for skill, document in asked]
         replies = self.ask(prompts, tokens=640, temperature=self.settings.designer_temperature)
         made = []
         for (skill, document), reply in zip(asked, replies, strict=True):
@@ -134,7 +138,7 @@ class Bench:
 
     def give_hints(self, designs: Sequence[Design]) -> None:
         """One hint per design, checked for leaks against eight seeds."""
-        prompts = [self.chat.prompt_ids(PROMPTS.hint(code=design.code)) for design in designs]
+        prompts = [self.ids(PROMPTS.hint(code=design.code)) for design in designs]
         replies = self.ask(prompts, tokens=96, temperature=self.settings.hint_temperature)
         for design, reply in zip(designs, replies, strict=True):
             design.hint = self.chat.reply_text(reply.token_ids).strip()
@@ -162,7 +166,7 @@ class Bench:
             text = answer.observation
             if hinted:
                 text = PROMPTS.inject_hint(observation=text, hint=design.hint)
-            live.append((design, hinted, answer.episode, list(self.chat.prompt_ids(PROMPTS.play(observation=text)))))
+            live.append((design, hinted, answer.episode, list(self.ids(PROMPTS.play(observation=text)))))
         for _ in range(self.settings.max_turns):
             if live:
                 live = self._round(live)

@@ -14,7 +14,7 @@ from typing import Any
 from trainer.starter.families import BY_NAME
 from trainer.starter.families.program import Past, Program
 
-UNHINTED_SKILL = ((0.15, 0.35), (0.55, 0.35), (0.85, 0.30))
+UNHINTED_SKILL = ((0.2, 0.35), (0.6, 0.35), (0.9, 0.3))
 """(chance of a strategic move, share of episodes): the unhinted player is mediocre on purpose, yet now and then strategic throughout."""
 HINTED_SKILL = 0.97
 
@@ -53,7 +53,8 @@ def play(
     if skill is None:
         levels, shares = zip(*UNHINTED_SKILL, strict=True)
         skill = HINTED_SKILL if hinted else rng.choices(levels, weights=shares)[0]
-    observations, replies = [], []
+    observations: list[str] = []
+    replies: list[str] = []
     seen: dict[str, Any] = {"history": []}
     done = won = False
     while not done and len(replies) < max_turns:

@@ -44,7 +44,8 @@ def train_tokenizer(texts: Iterator[str]) -> Any:
         show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer)
-    fast = PreTrainedTokenizerFast(
+    make: Any = PreTrainedTokenizerFast  # transformers gives its classes no signature
+    fast = make(
         tokenizer_object=tokenizer,
         eos_token=END,
         pad_token=PAD,

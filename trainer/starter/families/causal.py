@@ -31,7 +31,7 @@ class Pairs:
             turns=turns,
             knobs=[f"self.need = {need}", f"self.size = {size}"],
             start=[
-                "self.low = self.rng.randint(21, 49)",
+                "self.low = self.rng.randint(21, 29)",
                 f'self.lamps = list("{lamps}")',
                 *(["self.cut = self.rng.randint(1, self.size - 1)"] if rule == "ordered" else []),
                 shuffle,
@@ -95,7 +95,7 @@ class Switch:
             turns=turns,
             knobs=[f"self.size = {size}", f"self.on = {on}"],
             start=[
-                "self.low = self.rng.randint(21, 49)",
+                "self.low = self.rng.randint(21, 29)",
                 "self.goals = [i < self.on for i in range(self.size)]",
                 "self.rng.shuffle(self.goals)",
                 "self.state = [False] * self.size",
@@ -142,7 +142,7 @@ class Delay:
         gain = rng.randint(1, 2)
         need = {"easy": 3, "medium": 3, "hard": 4}[level]
         turns = min(need + {"easy": 3, "medium": 2, "hard": 1}[level], max_turns)
-        most = near(rng, theme, 9, 18)
+        most = near(rng, theme, 6, 9)
         source = assemble(
             family=self.name,
             theme=theme,

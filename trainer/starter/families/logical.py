@@ -33,7 +33,7 @@ class Lock:
             turns=turns,
             knobs=[f"self.size = {size}", f"self.need = {need}"],
             start=[
-                "self.low = self.rng.randint(21, 49)",
+                "self.low = self.rng.randint(21, 29)",
                 "self.high = self.low + self.size - 1",
                 f"self.codes = {codes}",
                 "self.found = 0",

@@ -17,8 +17,8 @@ class Search:
 
     def draw(self, rng: random.Random, *, theme: Theme, level: str, max_turns: int) -> Program:
         rule = rng.choice(("any", "any", "upper", "lower"))
-        start = near(rng, theme, 21, 30)
-        width = near(rng, theme, 7, 23)
+        start = near(rng, theme, 21, 25)
+        width = near(rng, theme, 7, 15)
         count = (width + 1) if rule == "any" else width // 2 + 1
         turns = math.ceil(math.log2(count + 1)) + {"easy": 1, "medium": 0, "hard": 0 if width % 2 else -1}[level]
         turns = max(2, min(turns, max_turns))
@@ -33,7 +33,7 @@ class Search:
             turns=turns,
             knobs=[f"self.start = {start}", f"self.width = {width}"],
             start=[
-                "self.low = self.start + self.rng.randint(0, 9)",
+                "self.low = self.start + self.rng.randint(0, 5)",
                 "self.high = self.low + self.width",
                 f"self.goal = self.rng.randint({low}, {high})",
             ],
@@ -81,8 +81,8 @@ class Gauge:
         need = {"easy": 2, "medium": rng.randint(2, 3), "hard": 3}[level]
         slack = {"easy": 1, "medium": rng.randint(0, 1), "hard": 0}[level]
         turns = min(need + slack + (need - 1 if rule == "both" else 0), max_turns)
-        start = near(rng, theme, *{"above": (21, 27), "below": (47, 53), "both": (33, 40)}[rule])
-        far = rng.randint(6, 9)
+        start = near(rng, theme, *{"above": (21, 24), "below": (41, 44), "both": (31, 34)}[rule])
+        far = rng.randint(4, 6)
         shift = {"above": f"self.rng.randint(2, {far})", "below": f"-self.rng.randint(2, {far})",
                  "both": f"self.rng.choice([-1, 1]) * self.rng.randint(2, {far})"}[rule]  # fmt: skip
         source = assemble(
@@ -137,4 +137,4 @@ class Gauge:
         return boxed(max(0, rng.choice(sorted(marks))))
 
     def poor(self, env: Any, rng: random.Random) -> str:
-        return boxed(max(0, env.spot + rng.choice((-1, 1)) * rng.randint(2, 9)))
+        return boxed(max(0, env.spot + rng.choice((-1, 1)) * rng.randint(2, 6)))

@@ -27,7 +27,7 @@ class Best:
             turns=turns,
             knobs=[f"self.size = {size}", f"self.slack = {slack}"],
             start=[
-                "self.low = self.rng.randint(21, 49)",
+                "self.low = self.rng.randint(21, 29)",
                 "self.gains = self.rng.sample(range(1, 10), self.size)",
                 'self.seen = ["?"] * self.size',
                 "self.total = 0",
@@ -73,7 +73,7 @@ class Filter:
         rule = rng.choice(("high", "low", "even", "odd"))
         need = {"easy": 2, "medium": 3, "hard": 3}[level]
         turns = min(need * 2 + {"easy": 2, "medium": 2, "hard": 1}[level], max_turns)
-        limit = near(rng, theme, 36, 44)
+        limit = near(rng, theme, 32, 38)
         test = {
             "high": f"offer > {limit}",
             "low": f"offer < {limit}",
@@ -87,7 +87,7 @@ class Filter:
             turns=turns,
             knobs=[f"self.need = {need}"],
             start=[
-                "self.offers = [self.rng.randint(21, 59) for _ in range(self.max_turns)]",
+                "self.offers = [self.rng.randint(21, 49) for _ in range(self.max_turns)]",
                 "self.found = 0",
             ],
             show=(

@@ -20,14 +20,14 @@ class Series:
         rule = rng.choice(("steady", "alternating", "cycle", "falling"))
         need = {"easy": 2, "medium": near(rng, theme, 2, 3), "hard": near(rng, theme, 3, 4)}[level]
         turns = min(need + {"easy": 2, "medium": 1, "hard": rng.randint(0, 1)}[level], max_turns)
-        most = near(rng, theme, 3, 5)
+        most = near(rng, theme, 3, 4)
         setup, term = {
             "steady": (f"steps = [self.rng.randint(2, {most})]", "self.items[-1] + steps[0]"),
             "alternating": (f"steps = self.rng.sample(range(1, {most}), 2)", "self.items[-1] + steps[i % 2]"),
             "falling": (f"steps = [self.rng.randint(2, {most})]", "self.items[-1] - steps[0]"),
-            "cycle": ("steps = self.rng.sample(range(21, 60), 3)", "steps[i % 3]"),
+            "cycle": ("steps = self.rng.sample(range(21, 40), 3)", "steps[i % 3]"),
         }[rule]
-        first = "self.rng.randint(51, 59)" if rule == "falling" else "self.rng.randint(21, 35)"
+        first = "self.rng.randint(46, 54)" if rule == "falling" else "self.rng.randint(21, 29)"
         source = assemble(
             family=self.name,
             theme=theme,
@@ -79,12 +79,12 @@ class Rule:
     skills = ("Pattern Recognition", "Mathematical Reasoning")
 
     def draw(self, rng: random.Random, *, theme: Theme, level: str, max_turns: int) -> Program:
-        kind = rng.choice(("plus", "plus", "minus", "double"))
-        amount = near(rng, theme, 2, 9)
+        kind = rng.choice(("plus", "minus"))
+        amount = near(rng, theme, 1, 6)
         need = {"easy": 2, "medium": 3, "hard": 3}[level]
         turns = min(need + {"easy": 2, "medium": 2, "hard": 1}[level], max_turns)
-        out = {"plus": f"value + {amount}", "minus": f"value - {amount}", "double": f"value * {2}"}[kind]
-        low, high = {"plus": (21, 50), "minus": (31, 59), "double": (21, 30)}[kind]
+        out = {"plus": f"value + {amount}", "minus": f"value - {amount}"}[kind]
+        low, high = {"plus": (21, 35), "minus": (27, 41)}[kind]
         source = assemble(
             family=self.name,
             theme=theme,
@@ -115,16 +115,15 @@ class Rule:
         told = {
             "plus": f"Add {WORDS[amount]} to it.",
             "minus": f"Take {WORDS[amount]} off it.",
-            "double": "Send it twice over.",
         }[kind]
-        rule = {"plus": str(amount), "minus": str(-amount), "double": "double"}[kind]
+        rule = {"plus": str(amount), "minus": str(-amount)}[kind]
         return Program(self.name, f"{theme.thing}{self.name}Env", source, f"{told} Answer as \\boxed{{N}}.", rule)
 
     def good(self, env: Any, rng: random.Random, *, rule: str, seen: dict[str, Any]) -> str:
         value = env.value()
         if rule or seen.get("history"):
             return boxed(env.goal(value))
-        return boxed(value + rng.choice((-4, -2, 2, 3, 4, 5, 6, value)))
+        return boxed(value + rng.choice((-5, -3, -2, -1, 1, 2, 3, 5)))
 
     def poor(self, env: Any, rng: random.Random) -> str:
-        return boxed(max(0, env.value() + rng.randint(-9, 9)))
+        return boxed(max(0, env.value() + rng.randint(-6, 6)))

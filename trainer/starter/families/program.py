@@ -56,8 +56,13 @@ class Past:
 class Family(Protocol):
     """One kind of environment."""
 
-    name: str
-    skills: tuple[str, ...]
+    @property
+    def name(self) -> str:
+        """The word before `Env` in class names."""
+
+    @property
+    def skills(self) -> tuple[str, ...]:
+        """Skills the family trains."""
 
     def draw(self, rng: random.Random, *, theme: Theme, level: str, max_turns: int) -> Program:
         """A program of this family at `level`."""

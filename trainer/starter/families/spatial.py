@@ -28,8 +28,8 @@ class Grid:
             turns=turns,
             knobs=[f"self.reach = {reach}"],
             start=[
-                "self.x = self.rng.randint(21, 49)",
-                "self.y = self.rng.randint(21, 49)",
+                "self.x = self.rng.randint(21, 39)",
+                "self.y = self.rng.randint(21, 39)",
                 "across = self.rng.randint(1, self.reach - 1)",
                 "self.goal_x = self.x + self.rng.choice([-1, 1]) * across",
                 "self.goal_y = self.y + self.rng.choice([-1, 1]) * (self.reach - across)",
@@ -95,7 +95,7 @@ class Compass:
             start=[
                 'self.ways = ["north", "east", "south", "west"]',
                 "self.signals = [self.rng.choice(self.ways) for _ in range(self.need)]",
-                "self.mark = self.rng.randint(21, 49)",
+                "self.mark = self.rng.randint(21, 39)",
                 "self.found = 0",
             ],
             show=(
