@@ -2,7 +2,7 @@
 
 Flat arrays over all samples: `prompt_ids` int32 [sum P], `token_ids` int32 [sum T], `mask` uint8 [sum T] (1 = sampled),
 `sampler_logprobs` float32 [sum T] (0 where the mask is 0). The metadata entry `samples` is JSON: name, role, arm and the four
-bounds of each sample in those arrays.
+bounds of each sample in those arrays; it is the only entry, because the bytes of a file with several depend on a hash order.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class TensorFile:
         aside = path.with_suffix(".part")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            save_file(tensors, aside, metadata={"format": "1", "samples": json.dumps(self.samples)})
+            save_file(tensors, aside, metadata={"samples": json.dumps(self.samples)})
             with aside.open("rb") as file:
                 os.fsync(file.fileno())
             aside.rename(path)
