@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -157,7 +158,9 @@ def test_processes_killed_from_outside_are_replaced_and_episodes_replayed(victim
         for round_ in range(3):
             doomed = _children_apart_from(others)
             for pid in sorted(doomed - started) if victim == "workers" else sorted(doomed):
-                os.kill(pid, signal.SIGKILL)
+                # The kernel may have been faster: workers die with their zygote.
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
             answers = box.step_many([(each.episode, r"\boxed{500}") for each in opened])
             for before, after in zip(reference, answers, strict=True):
                 assert isinstance(before, Stepped)
