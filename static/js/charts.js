@@ -168,7 +168,7 @@
         legend: { show: false },
         padding: [8, 8, 0, 0],
         cursor: { y: false, points: { size: 7 }, sync: { key: "rollouts" }, drag: { x: true, y: false } },
-        scales: { x: { time: false, range: (plot, low, high) => this.xRange(low, high) }, y: this.yScale() },
+        scales: { x: { time: false, range: (plot, low, high) => this.xRange(low, high, plot) }, y: this.yScale() },
         axes: this.axes(color),
         series: [{}, ...this.series(color)],
         bands: this.bands(color),
@@ -183,10 +183,12 @@
       return undefined;
     }
 
-    xRange(low, high) {
-      if (low === null || high === null) return [0, 4];
-      if (this.isZoomed) return [low, high];
-      return high - low < 4 ? [low, low + 4] : [low, high];
+    xRange(low, high, plot) {
+      if (this.isZoomed && low !== null) return [low, high];
+      // From our own data: with a single point uPlot would guess a range of a hundred.
+      const all = plot.data?.[0] || this.xs();
+      const first = all[0] ?? 0;
+      return [first, Math.max(all[all.length - 1] ?? 0, first + 4)];
     }
 
     yScale() {
@@ -209,7 +211,7 @@
       const shared = { stroke: color("--ink-3"), font, grid, ticks: { show: false } };
       return [
         { ...shared, size: 24, gap: 4, grid: { show: false }, space: 50, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 50000, 100000], values: (plot, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? String(tick) : "")) },
-        { ...shared, size: 46, gap: 6, space: 32, values: (plot, ticks) => ticks.map((tick) => (tick === null ? "" : tick === 0 ? "0" : Math.abs(tick) < 1 ? String(+tick.toPrecision(3)).replace("-", "−") : num(tick, Number.isInteger(tick)))) },
+        { ...shared, size: 50, gap: 6, space: 32, values: (plot, ticks) => ticks.map((tick) => (tick === null ? "" : tick === 0 ? "0" : Math.abs(tick) < 1 ? String(+tick.toPrecision(3)).replace("-", "−") : num(tick, Number.isInteger(tick)))) },
       ];
     }
 
@@ -392,6 +394,11 @@
 
   app.charts = {
     add(rollout, values) { for (const chart of charts) chart.add(rollout, values); },
+    // What part of the x axis a chart shows: [first, last rollout], null before it is drawn.
+    range(key) {
+      const plot = charts.find((chart) => chart.spec.key === key)?.plot;
+      return plot ? [plot.scales.x.min, plot.scales.x.max] : null;
+    },
     reload() { for (const chart of charts) if (chart.isLoaded) want(chart); },
   };
 })();

@@ -16,6 +16,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.pages.synthetic import ATTACKS, CODE, NAMES, STAGES, metrics_of
 from trainer.config import RunConfig
 from trainer.eventlog import EventLog
 from trainer.events import (
@@ -42,53 +43,7 @@ from trainer.events import (
 )
 from trainer.rundir import RunDirectory
 
-ATTACKS = (
-    "<img src=x onerror=alert(1)>",
-    "<svg/onload=alert(2)>",
-    '"></a><script>alert(3)</script>',
-    "[x](javascript:alert(4))",
-    "<iframe srcdoc='<script>alert(5)</script>'></iframe>",
-    "{{ 7|add:7 }}{% now 'Y' %}",
-    "\u202eevil\u202c zero\u200bwidth \x1b[31mred\x1b[0m",
-    "' onmouseover='alert(6)' x='",
-)
 START = 1_790_000_000.0
-_NAMES = ("GridProbe", "TankBalance", "PatternLock", "SwitchBoard", "RouteFinder", "MoldGrowth", "ScaleWeigh", "TideTable")
-_STAGES = ("extract", "parse", "load", "contract", "determinism", "interactivity", "not-guessable", "solvable")
-_CODE = '''"""{title}: {document}."""
-import random
-
-
-class {name}Env:
-    """Find the hidden cell of a {size} by {size} grid; every probe answers with its distance."""
-
-    def __init__(self, max_turns=8, **kwargs):
-        self.max_turns = max_turns
-        self.size = {size}
-
-    def reset(self, seed=None):
-        self.rng = random.Random(seed)
-        self.goal = (self.rng.randrange(self.size), self.rng.randrange(self.size))
-        self.turn = 0
-        return f"Grid of {{self.size}}. Probe a cell with \\\\boxed{{{{probe R C}}}}.", {{}}
-
-    def step(self, action):
-        self.turn += 1
-        try:
-            row, column = (int(part) for part in action.strip("\\\\boxed{{}}").split()[1:3])
-        except (ValueError, IndexError):
-            return "Say \\\\boxed{{probe R C}}.", 0.0, False, self.turn >= self.max_turns, {{}}
-        distance = abs(row - self.goal[0]) + abs(column - self.goal[1])
-        if distance == 0:
-            return "Found.", 1.0, True, False, {{"turns": self.turn}}
-        return f"Distance {{distance}}.", 0.0, self.turn >= self.max_turns, False, {{}}
-
-    def solution(self):
-        return ["\\\\boxed{{probe %d %d}}" % self.goal]
-
-    def close(self):
-        pass
-'''
 
 
 @dataclass
@@ -108,7 +63,9 @@ class Made:
 class Maker:
     """Writes one attempt after another into a run directory."""
 
-    def __init__(self, root: Path, config: RunConfig, *, seed: int, hostile: bool = False, start: float = START) -> None:
+    def __init__(
+        self, root: Path, config: RunConfig, *, seed: int, hostile: bool = False, start: float = START
+    ) -> None:
         self.run = RunDirectory(root)
         self.config = config
         self.hostile = hostile
@@ -143,10 +100,7 @@ class Maker:
         ))  # fmt: skip
         log.emit(RunStateChanged(state="running"))
         log.emit(CorpusLoaded(source="builtin:demo", documents=180, skipped={"blank": 1}))
-        made: list[Made] = []
-        for rollout in range(start, end):
-            log.enter_rollout(rollout)
-            made = self.rollout(log, rollout, made, unfinished=unfinished and rollout == end - 1)
+        self.rollouts(log, start, end, unfinished=unfinished)
         if finish is not None:
             log.emit(RunStateChanged(state=finish, reason=self.attack("asked to stop") if finish == "failed" else "",
                                      owner="infrastructure" if finish == "failed" else None))  # fmt: skip
@@ -154,6 +108,18 @@ class Maker:
         with self.run.log.open("a", encoding="utf-8") as file:
             file.write(f"attempt {number}: rollouts {start} to {end - 1}\n\x1b[32mdone\x1b[0m\r100 %\n")
             file.write(self.attack("last line") + "\n")
+
+    def more(self, number: int, start: int, end: int) -> None:
+        """Further rollouts of an attempt that is under way."""
+        log = EventLog(self.run, number, rollout=start, clock=lambda: self.tick(0.01))
+        self.rollouts(log, start, end, unfinished=False)
+        log.close()
+
+    def rollouts(self, log: EventLog, start: int, end: int, *, unfinished: bool) -> None:
+        made: list[Made] = []
+        for rollout in range(start, end):
+            log.enter_rollout(rollout)
+            made = self.rollout(log, rollout, made, unfinished=unfinished and rollout == end - 1)
 
     def rollout(self, log: EventLog, rollout: int, made: list[Made], *, unfinished: bool) -> list[Made]:
         """One rollout in the order of the loop; returns the environments of the current set."""
@@ -176,7 +142,9 @@ class Maker:
         self.learn(log, rollout, made, won, began)
         return made
 
-    def phase(self, log: EventLog, name: str, done: int, total: int, *, finished: bool = False, started: bool = False) -> None:
+    def phase(
+        self, log: EventLog, name: str, done: int, total: int, *, finished: bool = False, started: bool = False
+    ) -> None:
         state = "finished" if finished else "started" if started else "progress"
         log.emit(PhaseProgress(phase=name, state=state, done=done, total=total, elapsed_s=self.random.uniform(0.2, 3)))
 
@@ -207,7 +175,7 @@ class Maker:
         schedule = self.config.schedule
         key = f"r{rollout:04d}-s{slot:02d}"
         skill = schedule.skills[slot % schedule.active_skills]
-        name = self.random.choice(_NAMES)
+        name = self.random.choice(NAMES)
         class_name = self.attack(f"{name}Env") if self.hostile else f"{name}Env"
         document = f"demo-{self.random.randrange(40):03d}"
         if document not in self.documents:
@@ -219,10 +187,16 @@ class Maker:
         past = [item.key for item in self.random.sample(self.memory, min(2, len(self.memory)))]
         for attempt in (1, 2):
             fails = self.random.random() < 0.12
-            code = _CODE.format(title=name, document=document, name=name, size=self.random.choice((4, 5, 6)))
+            code = CODE.format(title=name, document=document, name=name, size=self.random.choice((4, 5, 6)))
             code += f"# {self.attack('note')}\n" if self.hostile else ""
             stage = self.random.choice(("parse", "contract", "not-guessable")) if fails else None
-            common = {"environment": key, "candidate": f"{key}-a{attempt}", "slot": slot, "skill": skill, "document": document}
+            common = {
+                "environment": key,
+                "candidate": f"{key}-a{attempt}",
+                "slot": slot,
+                "skill": skill,
+                "document": document,
+            }
             log.emit(CandidateJudged(
                 **common, attempt=attempt, examples=past, counter_examples=[], prompt=self.attack(f"Write an environment for {skill}."),
                 reply=f"```python\n{code}```", code=code, class_name=class_name, prompt_tokens=412, reply_tokens=380, finish_reason="stop",
@@ -238,13 +212,15 @@ class Maker:
             ))  # fmt: skip
             progress = rollout / max(1, schedule.rollouts)
             easiness = min(0.95, max(0.03, self.random.gauss(0.3 + 0.25 * progress, 0.2)))
-            hint = self.attack("Each answer is the distance in rows plus columns; two probes in one row leave one cell.")
+            hint = self.attack(
+                "Each answer is the distance in rows plus columns; two probes in one row leave one cell."
+            )
             return Made(key=key, skill=skill, name=class_name, rollout=rollout, easiness=easiness, hint=hint)
         return None
 
     def stages(self, failed: str | None) -> list[StageResult]:
         results = []
-        for stage in _STAGES:
+        for stage in STAGES:
             outcome = "failed" if stage == failed else "passed"
             results.append(StageResult(
                 stage=stage, outcome=outcome, message=self.attack("SyntaxError: line 3") if outcome == "failed" else "",
@@ -299,7 +275,9 @@ class Maker:
 
     def turn(self, item: Made, arm: str, index: int, length: int, won: bool, seed: int) -> Turn:
         cells = random.Random(f"{seed}-{index}-{arm if index else ''}")
-        observation = "Grid of 5. Probe a cell with \\boxed{probe R C}." if index == 0 else f"Distance {cells.randrange(1, 6)}."
+        observation = (
+            "Grid of 5. Probe a cell with \\boxed{probe R C}." if index == 0 else f"Distance {cells.randrange(1, 6)}."
+        )
         if index == 0 and arm == "hinted" and item.hint:
             observation += f"\n\nHINT: {item.hint}"
         action = f"probe {cells.randrange(5)} {cells.randrange(5)}"
@@ -317,7 +295,11 @@ class Maker:
             mean_u = sum(unhinted) / len(unhinted) if unhinted else None
             mean_h = sum(hinted) / len(hinted) if hinted else None
             item.regret = mean_h - mean_u if state == "ok" and mean_u is not None and mean_h is not None else None
-            error = math.sqrt((mean_u * (1 - mean_u) + mean_h * (1 - mean_h)) / len(unhinted)) if item.regret is not None else None
+            error = (
+                math.sqrt((mean_u * (1 - mean_u) + mean_h * (1 - mean_h)) / len(unhinted))
+                if item.regret is not None
+                else None
+            )
             log.emit(RegretMeasured(
                 environment=item.key, skill=item.skill, state=state, regret=item.regret, standard_error=error, unhinted_mean=mean_u,
                 hinted_mean=mean_h, unhinted_n=len(unhinted), hinted_n=len(hinted), success_share=mean_u,
@@ -327,7 +309,9 @@ class Maker:
                                      regret=item.regret, tags=["band"] if 0.15 <= mean_u <= 0.85 else []))  # fmt: skip
                 self.memory.append(item)
 
-    def learn(self, log: EventLog, rollout: int, made: list[Made], won: dict[str, dict[str, list[float]]], began: float) -> None:
+    def learn(
+        self, log: EventLog, rollout: int, made: list[Made], won: dict[str, dict[str, list[float]]], began: float
+    ) -> None:
         schedule = self.config.schedule
         if rollout % schedule.regenerate_every == schedule.regenerate_every - 1:
             for item in made:
@@ -338,9 +322,13 @@ class Maker:
         self.phase(log, "sync", 1, 1, finished=True)
         if self.random.random() < 0.1:
             log.emit(Warned(message=self.attack("one reply had no end-of-turn token"), where="play"))
-        log.emit(MetricsReported(values=self.metrics(rollout, made, won)))
+        log.emit(MetricsReported(values=metrics_of(rollout, made, won, self.random)))
         if rollout % 5 == 3 and made:
-            log.emit(EnvironmentStateChanged(environment=made[0].key, state="barred", reason=self.attack("a step hung for 5 s")))
+            log.emit(
+                EnvironmentStateChanged(
+                    environment=made[0].key, state="barred", reason=self.attack("a step hung for 5 s")
+                )
+            )
         self.phase(log, "save", 1, 1, finished=True)
         log.emit(CheckpointSaved(name=f"{rollout:06d}", next_rollout=rollout + 1, bytes=23_400_000, elapsed_s=0.4))
         elapsed = self.now - began
@@ -359,35 +347,6 @@ class Maker:
             environment=item.key, skill=item.skill, variant="blend", win_rate=rate, regret=item.regret, anchor=anchor, regret_term=term,
             raw=raw, skill_mean=0.4, weight=8.0, reward=(raw - 0.4) * 8.0, faulty=False,
         ))  # fmt: skip
-
-    def metrics(self, rollout: int, made: list[Made], won: dict[str, dict[str, list[float]]]) -> dict[str, float | None]:
-        unhinted = [value for item in made for value in won[item.key]["unhinted"]]
-        hinted = [value for item in made for value in won[item.key]["hinted"]]
-        regrets = [item.regret for item in made if item.regret is not None] if hinted else []
-        groups = [won[item.key]["unhinted"] for item in made]
-        mean = sum(regrets) / len(regrets) if regrets else None
-        all_won = sum(all(value > 0 for value in group) for group in groups) / max(1, len(groups))
-        all_lost = sum(not any(group) for group in groups) / max(1, len(groups))
-        spread = math.sqrt(sum((value - mean) ** 2 for value in regrets) / (len(regrets) - 1) / len(regrets)) if mean is not None and len(regrets) > 1 else None
-        noise = self.random.gauss
-        return {
-            "win_rate/unhinted": sum(unhinted) / len(unhinted) if unhinted else None,
-            "win_rate/hinted": sum(hinted) / len(hinted) if hinted else None,
-            "regret/mean": mean, "regret/standard_error": spread, "regret/n": float(len(regrets)) if hinted else None,
-            "designer/reward_mean": 0.42 + 0.1 * math.tanh(rollout / 10) + noise(0, 0.03),
-            "designer/anchor_mean": 0.5 + 0.1 * math.tanh(rollout / 12) + noise(0, 0.04),
-            "designer/regret_term_mean": 0.4 + noise(0, 0.05) if regrets else None,
-            "group/frac_all_won": all_won, "group/frac_all_lost": all_lost, "group/frac_mixed": 1 - all_won - all_lost,
-            "band/learnable_share": min(1.0, max(0.0, 0.45 + 0.01 * rollout + noise(0, 0.06))),
-            "gates/pass_rate": 0.86 + noise(0, 0.03) if hinted else None,
-            "loss/total": 0.02 * math.exp(-rollout / 15) + noise(0, 0.002), "loss/policy": 0.018 * math.exp(-rollout / 15) + noise(0, 0.002),
-            "loss/entropy": 0.9 - 0.005 * rollout + noise(0, 0.01), "optim/grad_norm": abs(noise(0.4, 0.1)), "optim/lr": 2e-4,
-            "policy/ratio_mean": 1.0 + noise(0, 0.002), "policy/clip_frac_low": abs(noise(0.01, 0.004)),
-            "policy/clip_frac_high": abs(noise(0.008, 0.004)), "sampler_gap/logp_abs_mean": abs(noise(2e-6, 1e-6)),
-            "perf/tokens_per_s_sampled": 2100 + noise(0, 120), "perf/tokens_per_s_trained": 5200 + noise(0, 250),
-            "time/design": 1.2, "time/play": 3.4 + noise(0, 0.3), "time/learn": 2.0, "time/rollout": 8 + noise(0, 0.5),
-            "learn/tokens": 9000.0, "learn/rows": 96.0,
-        }  # fmt: skip
 
 
 def hash_of(key: str, play: int) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from tests.pages.make_run import ATTACKS
+from tests.pages.synthetic import ATTACKS
 from tests.pages.test_who_may_do_what import READ, address
 
 NOT_HTML = {"series", "series_csv", "config_json", "log_file", "environment_code", "regret_series", "episode_raw"}
@@ -30,7 +30,11 @@ class Inventory(HTMLParser):
             self.wrong.append(f"<{tag}>")
         if tag == "script" and "src" not in given and given.get("type") != "application/json":
             self.wrong.append("inline script")
-        self.wrong += [f"{tag} {name}" for name in given if name.startswith("on") or name in ("style", "srcdoc", "hx-on", "hx-vals")]
+        self.wrong += [
+            f"{tag} {name}"
+            for name in given
+            if name.startswith("on") or name in ("style", "srcdoc", "hx-on", "hx-vals")
+        ]
         for name in ADDRESS_ATTRIBUTES:
             value = given.get(name)
             if value and not value.startswith(("/", "?", "#")):
@@ -52,7 +56,12 @@ def hostile(ingested: Callable[..., Any]) -> Any:
     """A run whose every free text is an attack, its own name, tags, notes and failure included."""
     run = ingested(hostile=True, status="failed", seed=3)
     run.name = f"{ATTACKS[2]} {ATTACKS[6]}"
-    run.tags, run.notes, run.failure_message, run.preset = [ATTACKS[0]], "\n".join(ATTACKS), " ".join(ATTACKS), ATTACKS[1]
+    run.tags, run.notes, run.failure_message, run.preset = (
+        [ATTACKS[0]],
+        "\n".join(ATTACKS),
+        " ".join(ATTACKS),
+        ATTACKS[1],
+    )
     run.save()
     return run
 
@@ -104,7 +113,7 @@ def test_a_metric_name_that_is_a_formula_is_harmless_in_the_csv(run: Any, viewer
     rows = viewer.get(f"/runs/{run.pk}/series.csv").content.decode()
     assert "\r\n\"'=HYPERLINK" in rows
     assert "\r\n=HYPERLINK" not in rows
-    assert "\r\n\"=HYPERLINK" not in rows
+    assert '\r\n"=HYPERLINK' not in rows
 
 
 def test_a_metric_name_that_is_markup_stays_inside_its_json(run: Any, viewer: Client) -> None:

@@ -48,7 +48,9 @@ def test_the_endpoint_gives_points_gaps_and_the_cursor(run: Any, viewer: Client)
     assert body["series"]["no/such"] == {"x": [], "y": [], "total": 0, "missing": 0, "ghosts": []}
 
 
-def test_a_resume_leaves_one_line_and_the_abandoned_tail_as_a_ghost(ingested: Callable[..., Any], viewer: Client) -> None:
+def test_a_resume_leaves_one_line_and_the_abandoned_tail_as_a_ghost(
+    ingested: Callable[..., Any], viewer: Client
+) -> None:
     run = ingested(rollouts=8, resume_from=4)  # attempt 1 did 0 to 6, attempt 2 starts at 4
     one = viewer.get(f"/runs/{run.pk}/series/", {"name": "loss/total"}).json()["series"]["loss/total"]
     assert one["x"] == [0, 1, 2, 3, 4, 5, 6, 7]

@@ -91,12 +91,17 @@ def test_a_cleared_check_box_is_a_change_to_false() -> None:
 def test_a_problem_that_names_two_settings_stands_at_both_and_at_the_top() -> None:
     form = SettingsForm(load_preset("demo"))
     form.add_problems([Problem("", "schedule.designer_delay is shorter than schedule.regenerate_every")])
-    assert {one.spec.path for one in form.settings() if one.errors} == {"schedule.designer_delay", "schedule.regenerate_every"}
+    assert {one.spec.path for one in form.settings() if one.errors} == {
+        "schedule.designer_delay",
+        "schedule.regenerate_every",
+    }
     assert len(form.general) == 1
 
 
 def test_a_valid_form_makes_a_queued_run_with_its_overrides(operator: Client) -> None:
-    answer = operator.post("/runs/new/", {**posted("tiny", schedule__rollouts="3", seed="12"), "name": "first", "tags": "cpu, try , "})
+    answer = operator.post(
+        "/runs/new/", {**posted("tiny", schedule__rollouts="3", seed="12"), "name": "first", "tags": "cpu, try , "}
+    )
     run = runs().get()
     assert (answer.status_code, answer["Location"]) == (302, f"/runs/{run.pk}/")
     assert (run.status, run.name, run.tags, run.preset) == ("queued", "first", ["cpu", "try"], "tiny")
@@ -147,7 +152,9 @@ def test_presets_that_need_a_gpu_say_why_they_cannot_start(operator: Client, mon
     assert not re.search(r'id="start-run"[^>]*disabled', operator.get("/runs/new/?preset=demo").content.decode())
 
 
-def test_the_refusal_of_a_gpu_preset_also_holds_without_the_button(operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_refusal_of_a_gpu_preset_also_holds_without_the_button(
+    operator: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("webapp.runs.configuration.gpus", lambda: ())
     operator.post("/runs/new/", posted("games-4b"))
     assert [run.status for run in runs()] == ["draft"]

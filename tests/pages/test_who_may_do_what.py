@@ -42,7 +42,8 @@ def test_the_table_above_holds_every_address_of_runs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("role", "status"), [("anonymous", 302), ("", 403), ("viewer", 200), ("reviewer", 200), ("operator", 200), ("admin", 200)]
+    ("role", "status"),
+    [("anonymous", 302), ("", 403), ("viewer", 200), ("reviewer", 200), ("operator", 200), ("admin", 200)],
 )
 def test_every_page_opens_for_viewers_and_up_and_for_nobody_else(
     role: str, status: int, run: Any, as_role: Callable[[str], Client]
@@ -51,15 +52,21 @@ def test_every_page_opens_for_viewers_and_up_and_for_nobody_else(
     assert {name: client.get(address(run, name)).status_code for name in READ} == dict.fromkeys(READ, status)
 
 
-@pytest.mark.parametrize(("role", "status"), [("anonymous", 302), ("", 403), ("viewer", 403), ("reviewer", 403), ("operator", 302)])
+@pytest.mark.parametrize(
+    ("role", "status"), [("anonymous", 302), ("", 403), ("viewer", 403), ("reviewer", 403), ("operator", 302)]
+)
 @pytest.mark.parametrize(("name", "act"), ACT)
-def test_only_operators_act(name: str, act: str, role: str, status: int, run: Any, as_role: Callable[[str], Client]) -> None:
+def test_only_operators_act(
+    name: str, act: str, role: str, status: int, run: Any, as_role: Callable[[str], Client]
+) -> None:
     answer = as_role(role).post(address(run, name, act), {"reason": "looks odd", "name": "tanks"})
     assert answer.status_code == status
     assert run.commands.exists() is (role == "operator" and name != "edit")
 
 
-@pytest.mark.parametrize(("role", "status"), [("anonymous", 302), ("viewer", 403), ("reviewer", 403), ("operator", 200)])
+@pytest.mark.parametrize(
+    ("role", "status"), [("anonymous", 302), ("viewer", 403), ("reviewer", 403), ("operator", 200)]
+)
 def test_only_operators_see_the_start_form(role: str, status: int, as_role: Callable[[str], Client]) -> None:
     assert as_role(role).get(reverse("runs:new")).status_code == status
 
@@ -84,7 +91,9 @@ def test_unknown_acts_are_not_found(act: str, run: Any, operator: Client) -> Non
     assert operator.post(f"/runs/{run.pk}/act/{act}/").status_code == 404
 
 
-def test_nothing_of_one_run_opens_under_the_address_of_another(run: Any, ingested: Callable[..., Any], viewer: Client) -> None:
+def test_nothing_of_one_run_opens_under_the_address_of_another(
+    run: Any, ingested: Callable[..., Any], viewer: Client
+) -> None:
     other = ingested(seed=11)
     episode, document = run.episodes.first(), run.corpusdocuments.first()
     assert viewer.get(reverse("runs:episode", args=[other.pk, episode.pk])).status_code == 404

@@ -69,7 +69,9 @@ class Listed:
     measured: Measured
 
 
-def list_environments(*, run: Run, chosen: EnvironmentFilter, cursor: str = "", size: int = PAGE_ROWS) -> tuple[Page[Environment], list[Listed]]:
+def list_environments(
+    *, run: Run, chosen: EnvironmentFilter, cursor: str = "", size: int = PAGE_ROWS
+) -> tuple[Page[Environment], list[Listed]]:
     """Newest set first. Raises BadRequest for a damaged cursor."""
     rows = _narrowed(run, chosen).defer("code", "measures")
     page = keyset_page(rows, order=("-rollout", "slot", "id"), cursor=cursor, size=size)
@@ -78,7 +80,11 @@ def list_environments(*, run: Run, chosen: EnvironmentFilter, cursor: str = "", 
 
 def newest_environments(*, run: Run, limit: int) -> list[Listed]:
     """The newest ones that hold."""
-    rows = Environment.objects.filter(run=run, superseded=False).defer("code", "measures").order_by("-rollout", "slot")[:limit]
+    rows = (
+        Environment.objects.filter(run=run, superseded=False)
+        .defer("code", "measures")
+        .order_by("-rollout", "slot")[:limit]
+    )
     return with_measures(environments=list(rows))
 
 
@@ -88,7 +94,9 @@ def _narrowed(run: Run, chosen: EnvironmentFilter) -> QuerySet[Environment]:
         rows = rows.filter(superseded=False)
     if chosen.search:
         rows = rows.filter(
-            Q(class_name__icontains=chosen.search) | Q(key__icontains=chosen.search) | Q(hint_text__icontains=chosen.search)
+            Q(class_name__icontains=chosen.search)
+            | Q(key__icontains=chosen.search)
+            | Q(hint_text__icontains=chosen.search)
         )
     if chosen.skill:
         rows = rows.filter(skill=chosen.skill)
@@ -155,7 +163,9 @@ def access_environment(*, run: Run, key: str, attempt: int | None = None) -> Env
     """The environment of this key that holds; with ``attempt`` the one of that attempt. Raises Http404."""
     rows = Environment.objects.filter(run=run, key=key).select_related("document", "candidate")
     rows = rows.filter(superseded=False) if attempt is None else rows.filter(attempt=attempt)
-    found = rows.first() or (Environment.objects.filter(run=run, key=key).order_by("-attempt").first() if attempt is None else None)
+    found = rows.first() or (
+        Environment.objects.filter(run=run, key=key).order_by("-attempt").first() if attempt is None else None
+    )
     if found is None:
         raise Http404(f"There is no environment {key} in this run.")
     return found
@@ -214,7 +224,9 @@ class Relative:
 
 def relatives(*, run: Run, keys: Sequence[str]) -> list[Relative]:
     """The environments of these keys, in their order."""
-    found = {row.key: row for row in Environment.objects.filter(run=run, key__in=list(keys), superseded=False).defer("code")}
+    found = {
+        row.key: row for row in Environment.objects.filter(run=run, key__in=list(keys), superseded=False).defer("code")
+    }
     return [Relative(key=key, environment=found.get(key)) for key in keys]
 
 
@@ -265,11 +277,15 @@ def statistics_by_offset(*, environment: Environment) -> list[OffsetRow]:
 def commands_on(*, environment: Environment) -> list[Command]:
     """Quarantine and release commands, newest first, with what the trainer answered."""
     return list(
-        Command.objects.filter(run_id=environment.run_id, environment=environment.key).select_related("by").order_by("-created_at")[:20]
+        Command.objects.filter(run_id=environment.run_id, environment=environment.key)
+        .select_related("by")
+        .order_by("-created_at")[:20]
     )
 
 
-def list_memory(*, run: Run, skill: str = "", present: bool | None = None, cursor: str = "", size: int = PAGE_ROWS) -> Page[MemoryRecord]:
+def list_memory(
+    *, run: Run, skill: str = "", present: bool | None = None, cursor: str = "", size: int = PAGE_ROWS
+) -> Page[MemoryRecord]:
     """Memory records, newest first; ``present`` narrows to those still there (or gone)."""
     rows = MemoryRecord.objects.filter(run=run, superseded=False).defer("snippet")
     if skill:
@@ -282,7 +298,11 @@ def list_memory(*, run: Run, skill: str = "", present: bool | None = None, curso
 def uses_of(*, run: Run, keys: Sequence[str]) -> dict[str, list[str]]:
     """For each memory record the keys of environments whose prompt showed it."""
     uses: dict[str, list[str]] = {key: [] for key in keys}
-    rows = Environment.objects.filter(run=run, superseded=False).exclude(examples=[], counter_examples=[]).order_by("rollout", "slot")
+    rows = (
+        Environment.objects.filter(run=run, superseded=False)
+        .exclude(examples=[], counter_examples=[])
+        .order_by("rollout", "slot")
+    )
     for key, examples, counters in rows.values_list("key", "examples", "counter_examples"):
         for used in {*examples, *counters} & uses.keys():
             uses[used].append(key)
@@ -310,7 +330,9 @@ def access_document(*, run: Run, document_id: int) -> CorpusDocument:
 
 def list_regret(*, run: Run, skill: str = "", cursor: str = "", size: int = PAGE_ROWS) -> Page[RegretPoint]:
     """Regret measurements, newest first, each with ``half_width`` of its 95 % interval."""
-    rows = RegretPoint.objects.filter(run=run, superseded=False).select_related("environment").defer("environment__code")
+    rows = (
+        RegretPoint.objects.filter(run=run, superseded=False).select_related("environment").defer("environment__code")
+    )
     rows = rows.annotate(half_width=F("standard_error") * Z_95)
     if skill:
         rows = rows.filter(skill=skill)
@@ -340,7 +362,14 @@ def regret_by_skill(*, run: Run) -> list[SkillRegret]:
         if regret is not None:
             values.append(regret)
     return [
-        SkillRegret(rollout=rollout, skill=skill, mean=_mean(values), standard_error=_standard_error(values), n=len(values), states=states)
+        SkillRegret(
+            rollout=rollout,
+            skill=skill,
+            mean=_mean(values),
+            standard_error=_standard_error(values),
+            n=len(values),
+            states=states,
+        )
         for (rollout, skill), (values, states) in groups.items()
     ]
 

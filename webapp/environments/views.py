@@ -27,7 +27,10 @@ from webapp.runs.models import Run
 from webapp.runs.page import run_context
 from webapp.runs.selectors import access_run
 
-JUDGE: dict[str, Callable[..., Any]] = {"quarantine": services.quarantine_environment, "release": services.release_environment}
+JUDGE: dict[str, Callable[..., Any]] = {
+    "quarantine": services.quarantine_environment,
+    "release": services.release_environment,
+}
 
 
 def number_in(query: QueryDict, name: str) -> int | None:
@@ -56,7 +59,9 @@ def environment_list(request: HttpRequest, run_id: int) -> HttpResponse:
         FilterMenu(name="skill", label="skill", values=selectors.skills_of(run=run)),
         FilterMenu(name="state", label="state", values=STATES),
         FilterMenu(name="flag", label="flag", values=list(FLAGS), words=FLAGS),
-        FilterMenu(name="rollout", label="rollout", values=[str(rollout) for rollout in selectors.set_rollouts(run=run)[:60]]),
+        FilterMenu(
+            name="rollout", label="rollout", values=[str(rollout) for rollout in selectors.set_rollouts(run=run)[:60]]
+        ),
     ]
     context = run_context(
         request, run, "environments", page=page, listed=listed, menus=[menu.bound(query) for menu in menus if menu.values],
@@ -97,7 +102,9 @@ def _strips(run: Run, environment: Environment) -> list[dict[str, Any]]:
                 {"arm": arm, "marks": [_mark(run, episode) for episode in strips[arm] if episode.offset == offset]}
                 for arm in ("unhinted", "hinted")
             ],
-            "first_pair": next((one.play for one in strips["hinted"] if one.offset == offset), None) if offset == 0 else None,
+            "first_pair": next((one.play for one in strips["hinted"] if one.offset == offset), None)
+            if offset == 0
+            else None,
         }
         for offset in offsets
     ]
@@ -115,7 +122,9 @@ def _mark(run: Run, episode: Episode) -> dict[str, Any]:
 @require_safe
 def environment_code(request: HttpRequest, run_id: int, key: str) -> HttpResponse:
     """The program as a download. It is never served as anything a browser would run."""
-    environment = selectors.access_environment(run=access_run(run_id=run_id), key=key, attempt=number_in(request.GET, "attempt"))
+    environment = selectors.access_environment(
+        run=access_run(run_id=run_id), key=key, attempt=number_in(request.GET, "attempt")
+    )
     response = HttpResponse(environment.code, content_type="text/plain; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="run-{run_id}-environment-{environment.pk}.py"'
     return response
@@ -150,7 +159,11 @@ def candidate_list(request: HttpRequest, run_id: int) -> HttpResponse:
     verdict = query.get("verdict", "rejected")
     accepted = {"accepted": True, "rejected": False}.get(verdict)
     page = selectors.list_candidates(
-        run=run, skill=query.get("skill", ""), stage=query.get("stage", ""), accepted=accepted, cursor=query.get("after", "")
+        run=run,
+        skill=query.get("skill", ""),
+        stage=query.get("stage", ""),
+        accepted=accepted,
+        cursor=query.get("after", ""),
     )
     stages = selectors.rejection_counts(run=run)
     menus = [

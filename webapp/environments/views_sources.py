@@ -57,7 +57,9 @@ def document(request: HttpRequest, run_id: int, document_id: int) -> HttpRespons
     found = selectors.access_document(run=run, document_id=document_id)
     chosen = selectors.EnvironmentFilter(document=found.key)
     page, listed = selectors.list_environments(run=run, chosen=chosen, cursor=request.GET.get("after", ""))
-    context = run_context(request, run, "corpus", document=found, page=page, listed=listed, metadata=sorted(found.metadata.items()))
+    context = run_context(
+        request, run, "corpus", document=found, page=page, listed=listed, metadata=sorted(found.metadata.items())
+    )
     return render(request, "environments/document.html", dict(context))
 
 
@@ -101,7 +103,15 @@ def _spec(by_skill: list[selectors.SkillRegret]) -> dict[str, Any]:
          "band": "", "sparse": False, "bridge": True}
         for index, skill in enumerate(skills)
     ]  # fmt: skip
-    return {"key": "skills", "title": "Mean regret by skill", "series": lines, "low": None, "high": None, "zero": True, "unit": ""}
+    return {
+        "key": "skills",
+        "title": "Mean regret by skill",
+        "series": lines,
+        "low": None,
+        "high": None,
+        "zero": True,
+        "unit": "",
+    }
 
 
 def _matrix(by_skill: list[selectors.SkillRegret], newest: int = 12) -> dict[str, Any]:

@@ -80,7 +80,14 @@ class TurnView:
             words.append("not stepped")
         elif self.action.strip() not in self.reply.shown:
             words.append(f"acted {self.action[:ACTION_CHARACTERS]}")
-        words += [word for word, holds in (("ended the episode", self.terminated), ("truncated by the environment", self.truncated)) if holds]
+        words += [
+            word
+            for word, holds in (
+                ("ended the episode", self.terminated),
+                ("truncated by the environment", self.truncated),
+            )
+            if holds
+        ]
         return " · ".join(words)
 
 
@@ -130,7 +137,20 @@ def read_turns(*, episode: Episode, start: int = 0, count: int = TURNS_A_PAGE) -
 
 
 def _turn_view(row: Sequence[Any], *, is_hinted: bool) -> TurnView:
-    number, observation, observation_length, reply, reply_length, action, reward, terminated, truncated, seen, said, logprob = row
+    (
+        number,
+        observation,
+        observation_length,
+        reply,
+        reply_length,
+        action,
+        reward,
+        terminated,
+        truncated,
+        seen,
+        said,
+        logprob,
+    ) = row
     observation, hint = observation or "", ""
     if is_hinted and number == 0 and HINT_MARK in observation:
         observation, _, hint = observation.partition(HINT_MARK)

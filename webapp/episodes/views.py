@@ -99,7 +99,11 @@ def episode_raw(request: HttpRequest, run_id: int, episode_id: int) -> HttpRespo
             "episode": episode.key, "attempt": episode.attempt, "seed": str(episode.seed), "arm": episode.arm, "status": episode.status,
             "reward": episode.reward, "fault": episode.fault, "turns": transcript.turns, "final_observation": transcript.final_observation,
         }  # fmt: skip
-        text, name, kind = json.dumps(body, ensure_ascii=True, indent=1), f"episode-{episode.pk}.json", "application/json"
+        text, name, kind = (
+            json.dumps(body, ensure_ascii=True, indent=1),
+            f"episode-{episode.pk}.json",
+            "application/json",
+        )
     response = HttpResponse(text.encode("utf-8", "backslashreplace"), content_type=kind)
     response["Content-Disposition"] = f'attachment; filename="{name}"'
     return response
@@ -137,7 +141,13 @@ def _marks(run: Run, key: str, pairs: list[Pair], arm: str, play: int) -> list[d
         episode = pair.unhinted if arm == "unhinted" else pair.hinted
         if episode is not None:
             here = " (shown)" if pair.play == play else ""
-            marks.append({"status": episode.status, "url": reverse("runs:pair", args=[run.pk, key, pair.play]), "label": f"pair {pair.play}{here}"})
+            marks.append(
+                {
+                    "status": episode.status,
+                    "url": reverse("runs:pair", args=[run.pk, key, pair.play]),
+                    "label": f"pair {pair.play}{here}",
+                }
+            )
     return marks
 
 
@@ -150,5 +160,7 @@ def _pair_address(run: Run, episode: Episode) -> str:
     if episode.offset != 0 or episode.superseded:
         return ""
     other = Episode.Arm.HINTED if episode.arm == Episode.Arm.UNHINTED else Episode.Arm.UNHINTED
-    has_partner = Episode.objects.filter(environment=episode.environment_id, seed=episode.seed, arm=other, offset=0).exists()
+    has_partner = Episode.objects.filter(
+        environment=episode.environment_id, seed=episode.seed, arm=other, offset=0
+    ).exists()
     return reverse("runs:pair", args=[run.pk, episode.environment_key, episode.play]) if has_partner else ""

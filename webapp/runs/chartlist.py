@@ -113,7 +113,8 @@ def charts_of(names: Sequence[str]) -> list[ChartGroup]:
     order = list(TITLES)
     ranked = sorted(groups, key=lambda prefix: (order.index(prefix) if prefix in order else len(order), prefix))
     return [
-        ChartGroup(key=prefix, title=TITLES.get(prefix, prefix), charts=tuple(_panels(prefix, groups[prefix]))) for prefix in ranked
+        ChartGroup(key=prefix, title=TITLES.get(prefix, prefix), charts=tuple(_panels(prefix, groups[prefix])))
+        for prefix in ranked
     ]
 
 

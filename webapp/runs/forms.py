@@ -94,7 +94,9 @@ def _limits(node: Mapping[str, Any]) -> str:
     if low is not None and high is not None:
         return f"{_plain(low)} to {_plain(high)}"
     bounds = (("≥", low), (">", above), ("≤", high), ("<", below))
-    return ", ".join(f"{sign} {_plain(value)}" for sign, value in bounds if value is not None and abs(value) < _TOO_LARGE_TO_SAY)
+    return ", ".join(
+        f"{sign} {_plain(value)}" for sign, value in bounds if value is not None and abs(value) < _TOO_LARGE_TO_SAY
+    )
 
 
 def _plain(value: float) -> str:
@@ -180,7 +182,8 @@ class SettingsForm:
         values = base.model_dump(mode="json")
         self.general: list[str] = []
         self.sections = [
-            BoundSection(spec=section, settings=[_bind(spec, values, data) for spec in section.settings]) for section in sections()
+            BoundSection(spec=section, settings=[_bind(spec, values, data) for spec in section.settings])
+            for section in sections()
         ]
 
     def settings(self) -> Iterator[BoundSetting]:

@@ -18,6 +18,15 @@ from webapp.runs.states import ACTIVE, Status
 #: Stages that exist only in a rollout that writes a new set.
 _OF_REGENERATION = ("design", "gates", "hints")
 
+_FLAGS = (
+    ("hung", "hung", "bad", "a step ran into the time-out"),
+    ("faulty", "faulty", "bad", "hung, or a quarter of the unhinted episodes faulted"),
+    ("leaky", "leaky hint", "warn", "the hint names the answer; regret is capped at 0"),
+    ("nohint", "no hint", "warn", "so there is no regret, and the reward has no regret term"),
+    ("zerospread", "zero spread", "none", "every unhinted episode of a rollout ended alike: no gradient"),
+    ("negative", "regret below 0", "none", "the hint made the agent lose more"),
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
@@ -144,27 +153,25 @@ def attention_of(*, run: Run) -> list[Attention]:
         return []
     current = Environment.objects.filter(run=run, superseded=False, rollout=rollout)
     keys = list(current.values_list("key", flat=True))
-    measured = RegretPoint.objects.filter(run=run, superseded=False, environment_key__in=keys)
-    counts = (
-        ("hung", hung_keys(run=run, keys=keys), "bad", "a step ran into the time-out"),
-        ("faulty", faulty_keys(run=run, keys=keys), "bad", "hung, or a quarter of the unhinted episodes faulted"),
-        ("leaky", set(current.filter(hint_state="leaky").values_list("key", flat=True)), "warn", "the hint names the answer; regret is capped at 0"),
-        ("nohint", set(current.filter(hint_state="none").values_list("key", flat=True)), "warn", "no hint, so no regret"),
-        ("zerospread", zero_spread_keys(run=run, keys=keys), "none", "every unhinted episode of a rollout ended alike: no gradient"),
-        ("negative", set(measured.filter(regret__lt=0).values_list("environment_key", flat=True)), "none", "the hint made the agent lose more"),
-    )  # fmt: skip
-    words = {"nohint": "no hint", "zerospread": "zero spread", "negative": "regret below 0", "leaky": "leaky hint"}
+    found = {
+        "hung": hung_keys(run=run, keys=keys),
+        "faulty": faulty_keys(run=run, keys=keys),
+        "leaky": set(current.filter(hint_state="leaky").values_list("key", flat=True)),
+        "nohint": set(current.filter(hint_state="none").values_list("key", flat=True)),
+        "zerospread": zero_spread_keys(run=run, keys=keys),
+        "negative": negative_regret_keys(run=run, keys=keys),
+    }
     return [
-        Attention(
-            word=words.get(flag, flag),
-            count=len(found),
-            query=f"flag={flag}&rollout={rollout}",
-            tone=tone,
-            meaning=meaning,
-        )
-        for flag, found, tone, meaning in counts
-        if found
+        Attention(word=word, count=len(found[flag]), query=f"flag={flag}&rollout={rollout}", tone=tone, meaning=meaning)
+        for flag, word, tone, meaning in _FLAGS
+        if found[flag]
     ]
+
+
+def negative_regret_keys(*, run: Run, keys: list[str]) -> set[str]:
+    """Environments of these whose measured regret is below 0."""
+    points = RegretPoint.objects.filter(run=run, superseded=False, environment_key__in=keys, regret__lt=0)
+    return set(points.values_list("environment_key", flat=True))
 
 
 def hung_keys(*, run: Run, keys: list[str] | None = None) -> set[str]:

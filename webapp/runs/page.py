@@ -58,7 +58,9 @@ def run_context(request: HttpRequest, run: Run, tab: str, **more: Any) -> Mappin
     return {
         "run": run,
         "tab": tab,
-        "tabs": [{"label": label, "url": reverse(url, args=[run.pk]), "active": key == tab} for key, label, url in TABS],
+        "tabs": [
+            {"label": label, "url": reverse(url, args=[run.pk]), "active": key == tab} for key, label, url in TABS
+        ],
         "acts": [act for act in ACT_BUTTONS if act.name in possible],
         "may_operate": may_operate,
         "is_active": run.status in ACTIVE,

@@ -92,7 +92,11 @@ def read_series(*, run: Run, names: Sequence[str]) -> list[Series]:
 def _join_ghosts(series: Series, ends: dict[int, int | None]) -> None:
     """Start every ghost at the last point before it, so that it leaves the line where the resume left it."""
     for attempt, tail in series.ghosts.items():
-        before = [point for point in series.points if point[1] is not None and point[0] < min(ends.get(attempt) or tail[0][0], tail[0][0])]
+        before = [
+            point
+            for point in series.points
+            if point[1] is not None and point[0] < min(ends.get(attempt) or tail[0][0], tail[0][0])
+        ]
         if before:
             tail.insert(0, before[-1])
 

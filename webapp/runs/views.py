@@ -97,11 +97,21 @@ def run_new(request: HttpRequest) -> HttpResponse:
         if run is not None:
             return redirect("runs:page", run.pk)
     main, variants = _sorted_out(choices)
-    context = {"main_choices": main, "variants": variants, "preset": preset, "parent": parent, "form": form, "base": base, **details}
+    context = {
+        "main_choices": main,
+        "variants": variants,
+        "preset": preset,
+        "parent": parent,
+        "form": form,
+        "base": base,
+        **details,
+    }
     return render(request, "runs/new.html", context, status=422 if form.general or form.error_count else 200)
 
 
-def _create(request: HttpRequest, form: SettingsForm, base: Any, parent: Run | None, details: dict[str, str]) -> Run | None:
+def _create(
+    request: HttpRequest, form: SettingsForm, base: Any, parent: Run | None, details: dict[str, str]
+) -> Run | None:
     """Create and queue the run; None when something was refused and the form says what."""
     actor = signed_in_user(request)
     tags = details["tags"].split(",")
@@ -111,7 +121,9 @@ def _create(request: HttpRequest, form: SettingsForm, base: Any, parent: Run | N
             run = services.clone_run(actor=actor, run_id=parent.pk, name=details["name"], config=config)
             run = services.tag_run(actor=actor, run_id=run.pk, tags=tags)
         else:
-            run = services.create_run(actor=actor, name=details["name"], config=config, tags=tags, notes=details["notes"])
+            run = services.create_run(
+                actor=actor, name=details["name"], config=config, tags=tags, notes=details["notes"]
+            )
     except InvalidConfig as error:
         form.add_problems(error.problems)
         return None
@@ -165,7 +177,9 @@ def run_act(request: HttpRequest, run_id: int, act: str) -> HttpResponse:
     except ActRefused as error:
         messages.error(request, str(error))
     if request.headers.get("HX-Request"):
-        return render(request, "runs/_head.html", {**run_context(request, access_run(run_id=run_id), ""), "with_messages": True})
+        return render(
+            request, "runs/_head.html", {**run_context(request, access_run(run_id=run_id), ""), "with_messages": True}
+        )
     return redirect("runs:page", run.pk)
 
 
@@ -186,4 +200,3 @@ def run_edit(request: HttpRequest, run_id: int) -> HttpResponse:
     except ActRefused as error:
         messages.error(request, str(error))
     return redirect("runs:page", run.pk)
-

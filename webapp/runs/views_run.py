@@ -54,7 +54,9 @@ def head(request: HttpRequest, run_id: int) -> HttpResponse:
 def progress(request: HttpRequest, run_id: int) -> HttpResponse:
     """Stage strip and key figures, for live updates."""
     run = access_run(run_id=run_id)
-    return render(request, "runs/_progress.html", {"run": run, "stages": stages_of(run=run), "figures": figures_of(run=run)})
+    return render(
+        request, "runs/_progress.html", {"run": run, "stages": stages_of(run=run), "figures": figures_of(run=run)}
+    )
 
 
 @require_role(Role.VIEWER)
@@ -78,7 +80,9 @@ def charts(request: HttpRequest, run_id: int) -> HttpResponse:
     """Every metric, grouped by the part of its name before the slash."""
     run = access_run(run_id=run_id)
     groups = charts_of(metric_names(run=run))
-    return render(request, "runs/charts.html", dict(run_context(request, run, "charts", groups=groups, every=_every(run))))
+    return render(
+        request, "runs/charts.html", dict(run_context(request, run, "charts", groups=groups, every=_every(run)))
+    )
 
 
 @require_role(Role.VIEWER)
@@ -91,7 +95,10 @@ def series(request: HttpRequest, run_id: int) -> HttpResponse:
         return JsonResponse({"error": f"ask for at most {MAX_NAMES} metrics at once"}, status=400)
     asked = request.GET.get("points", "")
     points = min(5_000, int(asked)) if asked.isdecimal() and len(asked) < 6 else MAX_POINTS
-    body = {"cursor": run.last_cursor, "series": {one.name: one.as_json(points) for one in read_series(run=run, names=names)}}
+    body = {
+        "cursor": run.last_cursor,
+        "series": {one.name: one.as_json(points) for one in read_series(run=run, names=names)},
+    }
     return JsonResponse(body)
 
 
@@ -105,7 +112,9 @@ def series_csv(request: HttpRequest, run_id: int) -> HttpResponse:
     writer = csv.writer(text)
     writer.writerow(["metric", "rollout", "value"])
     for one in read_series(run=run, names=names):
-        writer.writerows([_cell(one.name), rollout, "" if value is None else repr(value)] for rollout, value in one.points)
+        writer.writerows(
+            [_cell(one.name), rollout, "" if value is None else repr(value)] for rollout, value in one.points
+        )
     response = HttpResponse(text.getvalue(), content_type="text/csv; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="run-{run.pk}-metrics.csv"'
     return response
@@ -143,10 +152,23 @@ def config(request: HttpRequest, run_id: int) -> HttpResponse:
             text = setting_text(setting_value(run.config, spec.path))
             other = setting_text(setting_value(base, spec.path)) if base is not None else text
             rows.append({"spec": spec, "text": text, "other": other, "differs": text != other})
-        groups.append({"title": section.title, "key": section.key, "rows": rows, "changed": sum(bool(row["differs"]) for row in rows)})
+        groups.append(
+            {
+                "title": section.title,
+                "key": section.key,
+                "rows": rows,
+                "changed": sum(bool(row["differs"]) for row in rows),
+            }
+        )
     only_changed = request.GET.get("show") == "changed"
     context = run_context(
-        request, run, "config", groups=groups, against=against, only_changed=only_changed, changed=sum(group["changed"] for group in groups)
+        request,
+        run,
+        "config",
+        groups=groups,
+        against=against,
+        only_changed=only_changed,
+        changed=sum(group["changed"] for group in groups),
     )
     return render(request, "runs/config.html", dict(context))
 
@@ -178,12 +200,12 @@ def log_file(request: HttpRequest, run_id: int) -> FileResponse:
     path = log_path(run)
     if path is None:
         raise Http404("This run has printed nothing yet.")
-    return FileResponse(path.open("rb"), as_attachment=True, filename=f"run-{run.pk}-log.txt", content_type="text/plain; charset=utf-8")
+    return FileResponse(
+        path.open("rb"), as_attachment=True, filename=f"run-{run.pk}-log.txt", content_type="text/plain; charset=utf-8"
+    )
 
 
 def _every(run: Run) -> int:
     """Rollouts between two regenerations: metrics of a regeneration are due only then."""
     value = setting_value(run.config, "schedule.regenerate_every")
     return value if isinstance(value, int) and value > 0 else 1
-
-

@@ -1,0 +1,55 @@
+"""A real worker for browser tests and pictures: the product's own, on the same database, broker and home as the web server."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+START_LIMIT_S = 180.0
+
+
+@contextmanager
+def running_worker(environment: Mapping[str, str], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A worker on both queues; when the block ends, it and whatever it started are gone. Raises RuntimeError with its log."""
+    ready, log = folder / "worker-ready", folder / "worker.log"
+    command = [
+        sys.executable,
+        "-m",
+        "webapp.stack.worker",
+        str(ready),
+        "-A",
+        "webapp.celery",
+        "worker",
+        "-Q",
+        "gpu,default",
+        "-c",
+        "2",
+    ]
+    with log.open("wb") as output:
+        worker = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env={**environment, "PYTHONPATH": str(ROOT)},
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        deadline = time.monotonic() + START_LIMIT_S
+        while not ready.exists():
+            if worker.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"the worker did not start:\n{log.read_text(errors='replace')[-3000:]}")
+            time.sleep(0.1)
+        yield worker
+    finally:
+        # Its pool children, and through them the trainers, die with it (parent-death signal).
+        if worker.poll() is None:
+            os.killpg(worker.pid, signal.SIGKILL)
+        worker.wait(timeout=30)

@@ -1,0 +1,103 @@
+"""Every page in both themes: no policy violation, no script error, no failed request (the fixture checks), nothing axe calls serious."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from tests.browser.test_a_run import wait_for_points
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True), pytest.mark.timeout(900)]
+
+WEIGHT_LIMIT_BYTES = 600_000  # a live page with fonts and charts, uncompressed
+
+
+def serious(page: Any) -> list[str]:
+    found = Axe().run(page).response["violations"]
+    return [
+        f"{item['id']}: {node['html'][:160]}"
+        for item in found
+        for node in item["nodes"]
+        if item["impact"] in ("serious", "critical")
+    ]
+
+
+def addresses(run: Any) -> list[str]:
+    environment = run.environments.filter(superseded=False).order_by("-rollout", "slot").first()
+    episode = run.episodes.filter(environment=environment, arm="hinted").first()
+    base = f"/runs/{run.pk}"
+    candidate, document = run.candidates.first(), run.corpusdocuments.first()
+    inside = (
+        "", "charts/", "environments/", "candidates/?verdict=all", "memory/", "corpus/", "regret/", "episodes/", "checkpoints/",
+        "config/", "log/", f"environments/{environment.key}/", f"episodes/{episode.pk}/", f"candidates/{candidate.key}/",
+        f"corpus/{document.pk}/", f"pairs/{environment.key}/{episode.play}/",
+    )  # fmt: skip
+    return ["/runs/", "/runs/new/", *(f"{base}/{path}" for path in inside)]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page_is_clean_and_accessible(scheme: str, page: Any, synthetic: Callable[..., Any]) -> None:
+    run = synthetic()
+    run.begin(4)
+    page.emulate_media(color_scheme=scheme)
+    found: dict[str, list[str]] = {}
+    for address in addresses(run.run):
+        page.goto(address)
+        page.wait_for_load_state("networkidle")
+        if problems := serious(page):
+            found[address] = problems
+    assert found == {}
+
+
+def test_hostile_text_runs_nothing_in_a_real_browser(page: Any, synthetic: Callable[..., Any]) -> None:
+    run = synthetic(hostile=True)
+    run.begin(2)
+    dialogs: list[str] = []
+    page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+    for address in addresses(run.run):
+        page.goto(address)
+        page.wait_for_load_state("networkidle")
+    assert dialogs == []
+
+
+@pytest.mark.parametrize("width", [820, 1280])
+def test_no_page_scrolls_sideways(width: int, page: Any, synthetic: Callable[..., Any]) -> None:
+    run = synthetic()
+    run.begin(4)
+    page.set_viewport_size({"width": width, "height": 900})
+    wide = {}
+    for address in addresses(run.run):
+        page.goto(address)
+        over = page.evaluate("() => document.documentElement.scrollWidth - innerWidth")
+        if over > 0:
+            wide[address] = over
+    assert wide == {}
+
+
+def test_the_live_page_stays_light(page: Any, synthetic: Callable[..., Any]) -> None:
+    run = synthetic()
+    run.begin(2)
+    page.goto(run.url)
+    wait_for_points(page, 2)
+    weight = page.evaluate(
+        "() => performance.getEntriesByType('resource').reduce((sum, one) => sum + one.decodedBodySize, 0)"
+    )
+    assert 0 < weight < WEIGHT_LIMIT_BYTES
+
+
+def test_colours_of_charts_follow_the_theme(page: Any, synthetic: Callable[..., Any]) -> None:
+    run = synthetic()
+    run.begin(3)
+    page.emulate_media(color_scheme="light")
+    page.goto(run.url)
+    wait_for_points(page, 3)
+    key = '[data-chart="win-rate"] [data-line="win_rate/unhinted"] .key'
+    colour = f"() => getComputedStyle(document.querySelector('{key}')).color"
+    light = page.evaluate(colour)
+    page.keyboard.press("Alt+m")
+    page.keyboard.press("Alt+m")
+    assert page.evaluate("() => document.documentElement.dataset.theme") == "dark"
+    assert page.evaluate(colour) != light
