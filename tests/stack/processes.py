@@ -11,7 +11,7 @@ import pytest
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="changes the user id")
 
 
-def wait_until(condition: Callable[[], bool], *, within_s: float = 15.0, what: str = "the condition") -> None:
+def wait_until(condition: Callable[[], bool], *, within_s: float = 60.0, what: str = "the condition") -> None:
     """Return once `condition` holds; fail the test when it does not in time."""
     deadline = time.monotonic() + within_s
     while not condition():

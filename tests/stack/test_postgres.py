@@ -13,6 +13,7 @@ import pytest
 from tests.stack.processes import is_alive, root_only, wait_until
 from webapp.stack import postgres
 from webapp.stack.errors import StackError
+from webapp.stack.leftovers import children_of
 from webapp.stack.paths import Home
 from webapp.stack.postgres import FAST_AND_UNSAFE, PostgresServer, installed_binaries, postgres_server
 from webapp.stack.spawn import IdentityKind, spawn
@@ -39,12 +40,12 @@ def started(server: PostgresServer) -> Iterator[subprocess.Popen[bytes]]:
         stdout=subprocess.DEVNULL,
     )
     try:
-        wait_until(lambda: service.ready(process.pid), what="the database")
+        wait_until(lambda: service.ready(process.pid), within_s=service.start_deadline_s, what="the database")
         server.ensure_database()
         yield process
     finally:
         process.send_signal(signal.SIGINT)
-        process.wait(20)
+        process.wait(120)
 
 
 def write_row(server: PostgresServer) -> None:
@@ -139,6 +140,23 @@ def test_a_server_that_outlived_its_supervisor_is_stopped_first(home: Home) -> N
             assert read_rows(server) == [(7,)]
 
 
+def test_a_start_waits_for_the_helpers_of_a_killed_server(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They hold its shared memory; here they are stopped, as on a machine too busy to let them notice."""
+    monkeypatch.setattr(postgres, "_HELPERS_END_S", 1.0)
+    server = postgres_server(home)
+    with started(server) as process:
+        write_row(server)
+        helpers = children_of(process.pid)
+        assert helpers
+        for pid in helpers:
+            os.kill(pid, signal.SIGSTOP)
+        process.kill()
+        process.wait()
+    with started(server):
+        assert read_rows(server) == [(7,)]
+        assert not any(map(is_alive, helpers))
+
+
 def test_a_half_made_cluster_is_thrown_away(home: Home) -> None:
     (home.postgres / "data.new").mkdir()
     (home.postgres / "data.new" / "PG_VERSION").write_text("18\n")
@@ -186,7 +204,9 @@ def test_without_namespaces_root_drops_to_nobody_outside_its_closed_home(
 ) -> None:
     """The data directory is under a 0700 directory: cluster and binaries move, no directory is opened up, data come along."""
     monkeypatch.setattr(postgres, "_REACHABLE_PARENTS", (reachable_parent,))
-    monkeypatch.setattr(postgres, "reachable_by_others", lambda path: path.is_relative_to(reachable_parent))
+    monkeypatch.setattr(
+        postgres, "reachable_by_others", lambda path: path.is_relative_to(reachable_parent)
+    )  # binaries too
     before = home.root.stat().st_mode
     with started(postgres_server(home, settings=FAST_AND_UNSAFE)):
         write_row(postgres_server(home))
@@ -206,6 +226,25 @@ def test_without_namespaces_root_drops_to_nobody_outside_its_closed_home(
     with started(back):
         assert read_rows(back) == [(7,)]
         assert back.data.stat().st_uid == 0
+
+
+@root_only
+def test_without_namespaces_the_data_stay_where_they_are_when_nobody_can_get_there(
+    reachable_parent: Path, identify: Identify
+) -> None:
+    identify("drop")
+    home = Home(reachable_parent / "home")
+    home.create()
+    server = postgres_server(home, settings=FAST_AND_UNSAFE)
+    assert server.cluster == home.postgres
+    with started(server):
+        write_row(server)
+        home.create()  # what `status` and `env` do meanwhile
+        assert read_rows(server) == [(7,)]
+        assert home.root.stat().st_mode & 0o777 == 0o711
+        assert home.secrets.stat().st_mode & 0o777 == 0o700
+    assert (server.data.stat().st_uid, server.data.stat().st_mode & 0o777) == (65534, 0o700)
+    server.sockets.rmdir()
 
 
 def test_a_wrong_identity_setting_is_named(home: Home, identify: Identify) -> None:

@@ -79,7 +79,7 @@ class Stack:
 
     def end(self, number: signal.Signals = signal.SIGINT) -> str:
         self.process.send_signal(number)
-        self.process.wait(30)
+        self.process.wait(120)
         return self.output.read_text()
 
 
@@ -136,7 +136,7 @@ supervisor.start(Service(**{**bad.__dict__, "ready": lambda pid: False}))
 """,
     )
     stacks.append(stack)
-    stack.process.wait(30)
+    stack.process.wait(120)
     output = stack.output.read_text()
     assert "StackError: bad exited with code 3 while starting; its last lines:" in output
     assert "no such table" in output.partition("last lines:")[2]
@@ -150,7 +150,7 @@ def test_a_service_that_never_answers_is_given_up_at_its_deadline(tmp_path: Path
         'mute = service("mute", deadline_s=1.0)\nsupervisor.start(Service(**{**mute.__dict__, "ready": lambda pid: False}))',
     )
     stacks.append(stack)
-    stack.process.wait(30)
+    stack.process.wait(120)
     assert "StackError: mute did not answer within 1 s; its last lines:" in stack.output.read_text()
 
 
@@ -194,7 +194,7 @@ def test_killing_the_supervisor_leaves_nothing(tmp_path: Path, stacks: list[Stac
     stack.wait_for("two is up")
     pids = [stack.pid("one"), stack.pid("two")]
     stack.end(signal.SIGKILL)
-    wait_until(lambda: not any(map(is_alive, pids)), within_s=5, what="the end of both")
+    wait_until(lambda: not any(map(is_alive, pids)), within_s=30, what="the end of both")
 
 
 def test_what_a_service_left_behind_in_another_session_is_ended_too(tmp_path: Path, stacks: list[Stack]) -> None:
@@ -218,14 +218,14 @@ supervisor.run("migrate", command, env=dict(os.environ), deadline_s=20)
 """,
     )
     stacks.append(stack)
-    stack.process.wait(30)
+    stack.process.wait(120)
     assert "StackError: migrate failed: the database is read-only" in stack.output.read_text()
 
 
 def test_a_command_that_hangs_is_ended_at_its_deadline(tmp_path: Path, stacks: list[Stack]) -> None:
     stack = Stack(tmp_path, 'supervisor.run("migrate", ["/bin/sleep", "600"], env=dict(os.environ), deadline_s=0.5)')
     stacks.append(stack)
-    stack.process.wait(30)
+    stack.process.wait(120)
     assert "StackError: migrate did not finish within 0 s" in stack.output.read_text()
     assert processes_mentioning(stack.mark) == []
 

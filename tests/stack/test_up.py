@@ -95,7 +95,7 @@ class Foreground:
 
     def end(self, number: signal.Signals = signal.SIGINT) -> str:
         self.process.send_signal(number)
-        self.process.wait(60)
+        self.process.wait(120)
         return self.text()
 
 
@@ -198,9 +198,9 @@ def test_a_killed_process_comes_back_by_itself(up: Foreground, person: Person, n
     victim = int(str(person.state()[name]["pid"]))
     os.kill(victim, signal.SIGKILL)
     wait_until(
-        lambda: person.state()[name]["pid"] != victim and person.all_up(), within_s=60, what=f"the return of {name}"
+        lambda: person.state()[name]["pid"] != victim and person.all_up(), within_s=180, what=f"the return of {name}"
     )
-    wait_until(lambda: health(person.url())[0] == 200, within_s=20, what="health")
+    wait_until(lambda: health(person.url())[0] == 200, within_s=60, what="health")
     assert f"{name} was ended by SIGKILL; starting it again in" in up.text()
 
 
@@ -209,7 +209,7 @@ def test_ctrl_c_stops_everything_in_order_and_leaves_nothing(up: Foreground, per
     output = up.end()
     assert up.process.returncode == 0
     assert not any(map(is_alive, pids))
-    wait_until(lambda: nothing_left(person.home), within_s=5, what="the end of every process")
+    wait_until(lambda: nothing_left(person.home), within_s=30, what="the end of every process")
     after = output.rpartition("stopping")[2]
     assert max(after.index(f"{name} stopped") for name in ("web", "gpu", "default")) < after.index("database stopped")
     assert not (person.home / "state.json").exists()
@@ -219,7 +219,7 @@ def test_ctrl_c_stops_everything_in_order_and_leaves_nothing(up: Foreground, per
 
 
 def test_in_the_background_and_down_again(up: Foreground, person: Person) -> None:
-    up.process.wait(60)
+    up.process.wait(120)
     started = person.run("up", "--detach")
     assert started.returncode == 0, started.stdout + started.stderr
     assert "ready: http://127.0.0.1:" in started.stdout
@@ -233,10 +233,10 @@ def test_in_the_background_and_down_again(up: Foreground, person: Person) -> Non
 def test_after_a_kill_of_the_supervisor_nothing_is_left_and_the_next_start_works(
     up: Foreground, person: Person
 ) -> None:
-    up.process.wait(60)
+    up.process.wait(120)
     again = person.start()
     again.end(signal.SIGKILL)
-    wait_until(lambda: nothing_left(person.home), within_s=20, what="the end of every process")
+    wait_until(lambda: nothing_left(person.home), within_s=60, what="the end of every process")
     third = person.start()
     assert health(person.url())[0] == 200
     third.end()
@@ -254,7 +254,7 @@ def test_it_needs_no_root(tmp_path: Path, uid: int, up: Foreground, person: Pers
     assert health(other.url())[0] == 200
     started.end()
     assert started.process.returncode == 0
-    wait_until(lambda: nothing_left(other.home), within_s=5, what="the end of every process")
+    wait_until(lambda: nothing_left(other.home), within_s=30, what="the end of every process")
 
 
 def test_a_wrong_setting_is_one_clear_line_and_leaves_nothing(tmp_path: Path) -> None:

@@ -30,11 +30,11 @@ def started(server: ValkeyServer) -> Iterator[subprocess.Popen[bytes]]:
         service.argv, death_signal=service.death_signal, env=service.env, cwd=service.cwd, stdout=subprocess.DEVNULL
     )
     try:
-        wait_until(lambda: service.ready(process.pid), what="the broker")
+        wait_until(lambda: service.ready(process.pid), within_s=service.start_deadline_s, what="the broker")
         yield process
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(20)
+        process.wait(120)
 
 
 def test_what_was_acknowledged_survives_a_kill(home: Home) -> None:

@@ -1,5 +1,6 @@
 """What the person in front of the terminal sees, and the log files: one prefix per process, nothing that controls a terminal."""
 
+import io
 import os
 import re
 import sys
@@ -25,6 +26,8 @@ class Console:
         """`quiet`: process lines go to the files only (nobody watches a detached stack)."""
         self._logs = logs
         self._output = output if output is not None else sys.stdout
+        if isinstance(self._output, io.TextIOWrapper):
+            self._output.reconfigure(errors="backslashreplace")  # a terminal that cannot show a character
         self._quiet = quiet
         self._colour = self._output.isatty() and "NO_COLOR" not in os.environ
         self._tails: dict[str, deque[str]] = {}
@@ -73,17 +76,15 @@ class Console:
             self._output = Path(os.devnull).open("w")  # noqa: SIM115  the reader went away, the stack goes on
 
     def _log(self, name: str, text: str) -> None:
-        file = self._files.get(name)
         path = self._logs / f"{name}.log"
-        if file is None or file.tell() > _LOG_LIMIT_BYTES:
-            if file is not None:
-                file.close()
-                path.replace(path.with_suffix(".log.1"))
-            file = path.open("a", encoding="utf-8", buffering=1)
-            self._files[name] = file
-        stamp = time.strftime("%Y-%m-%dT%H:%M:%S%z")
         try:
-            file.write(f"{stamp} {text}\n")
+            file = self._files.get(name)
+            if file is None or file.tell() > _LOG_LIMIT_BYTES:
+                if file is not None:
+                    file.close()
+                    path.replace(path.with_suffix(".log.1"))
+                file = self._files[name] = path.open("a", encoding="utf-8", buffering=1)
+            file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {text}\n")
         except OSError as error:
             # A full disk must not take the stack down: what is said on the terminal still helps.
             self._write(f"cannot write {path}: {error.strerror}")

@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 from threading import Event
 
@@ -40,19 +41,39 @@ def _is_ours(pid: int, mark: str) -> bool:
     return b" " + os.fsencode(mark) + b" " in b" " + command_line.replace(b"\0", b" ") + b" "
 
 
+def end_processes_in(directory: Path, *, grace_s: float) -> None:
+    """Wait for every process whose working directory is `directory` to end by itself; kill those that do not."""
+    deadline = time.monotonic() + grace_s
+    while left := [pid for pid in _all_pids() if _works_in(pid, directory)]:
+        if time.monotonic() > deadline:
+            for pid in left:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        Event().wait(_POLL_S)
+
+
+def _works_in(pid: int, directory: Path) -> bool:
+    try:
+        return Path(f"/proc/{pid}/cwd").readlink() == directory
+    except OSError:
+        return False  # gone, dead, or somebody else's
+
+
+def _all_pids() -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+
+
 def children_of(parent: int) -> list[int]:
     """Process ids of the direct children of `parent`, dead ones that nobody has waited for included."""
     found = []
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
+    for pid in _all_pids():
         try:
-            status = (entry / "stat").read_text(errors="replace")
+            status = Path(f"/proc/{pid}/stat").read_text(errors="replace")
         except OSError:
             continue  # gone meanwhile
         # The second field is the program's name in brackets and may hold anything; state and parent follow it.
         if int(status.rpartition(")")[2].split()[1]) == parent:
-            found.append(int(entry.name))
+            found.append(pid)
     return found
 
 

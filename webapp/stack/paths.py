@@ -96,7 +96,12 @@ class Home:
                 "run as its owner, or set SPADEWORK_HOME to another directory"
             )
         for directory in (self.root, self.secrets):
-            directory.chmod(0o700)
+            if directory.stat().st_mode & (0o077 & ~self._passage(directory)):
+                directory.chmod(0o700)
+
+    def _passage(self, directory: Path) -> int:
+        """Mode bits that a PostgreSQL which runs as another user may have needed (see postgres.py)."""
+        return 0o011 if directory == self.root else 0
 
 
 def socket_directory(

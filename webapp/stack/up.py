@@ -88,7 +88,10 @@ def up(
         application = Application(home, environment, address, port, listener.fileno())
 
         def record(running: Sequence[Running]) -> None:
-            _write_state(home, url=application.url, started=started, running=running)
+            try:
+                _write_state(home, url=application.url, started=started, running=running)
+            except OSError as error:  # a full disk: `status` is out of date, everything else goes on
+                console.say(f"cannot write {home.state}: {error.strerror}")
 
         supervisor = cleanup.enter_context(Supervisor(console, on_change=record))
         try:
@@ -181,8 +184,5 @@ def _write_state(home: Home, *, url: str, started: float, running: Sequence[Runn
         ],
     }
     part = home.state.with_suffix(".part")
-    try:
-        part.write_text(json.dumps(state, indent=1))
-        part.rename(home.state)
-    except OSError as error:
-        raise StackError(f"cannot write {home.state}: {error.strerror}") from error
+    part.write_text(json.dumps(state, indent=1))
+    part.rename(home.state)
