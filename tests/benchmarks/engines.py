@@ -136,11 +136,9 @@ def learner_rows(directory: Path, vocab: int, rows: int, length: int) -> list[tu
         for i, t in enumerate(texts)
     ]
     budget = 4 * length
-    learner = PlainLearner.from_directory(
-        directory, loss=LossConfig(), optim=OptimConfig(micro_batch_tokens=budget), dtype="fp32", device="cpu", seed=0,
-        reference_directory=directory,
-    )  # fmt: skip
-    model = load_model(directory, dtype=torch.float32, device="cpu", attention=register_packed_attention())
+    attention = register_packed_attention()
+    ours, model = (load_model(directory, dtype=torch.float32, device="cpu", attention=attention) for _ in range(2))
+    learner = PlainLearner(ours, None, loss=LossConfig(), optim=OptimConfig(micro_batch_tokens=budget), seed=0)
     optimizer = torch.optim.AdamW(model.parameters(), fused=True)
 
     def bare() -> None:
@@ -165,6 +163,7 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--dtype", choices=["fp32", "bf16"], default="fp32", help="of the samplers")
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only", choices=["sampler", "library", "turns", "learner"], help="one part")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     work = Work(32, 150, 60) if options.quick else Work(64, 300, 200)
@@ -175,13 +174,13 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         directory = Path(folder)
         make_model(directory, options.size)
-        parts: list[Callable[[], list[tuple[str, float, float]]]] = [
-            lambda: sampler_rows(directory, options.dtype, work, vocab),
-            lambda: library_rows(directory, number, work, vocab),
-            lambda: turns_rows(directory, options.dtype, work, vocab),
-            lambda: learner_rows(directory, vocab, 8, 256 if options.quick else 1024),
-        ]
-        for part in parts:
+        parts: dict[str, Callable[[], list[tuple[str, float, float]]]] = {
+            "sampler": lambda: sampler_rows(directory, options.dtype, work, vocab),
+            "library": lambda: library_rows(directory, number, work, vocab),
+            "turns": lambda: turns_rows(directory, options.dtype, work, vocab),
+            "learner": lambda: learner_rows(directory, vocab, 8, 256 if options.quick else 1024),
+        }
+        for part in [parts[options.only]] if options.only else parts.values():
             for name, cpu, wall in part():
                 print(f"{name:40}{cpu:14.0f}{wall:14.0f}", flush=True)
     return 0

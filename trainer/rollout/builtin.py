@@ -157,7 +157,11 @@ class BuiltinSampler(Sampler):
     def _rows(self, waiting: Sequence[_Sequence]) -> int:
         """Sequences in flight: the batch limit, or fewer when their caches at full length would not fit the memory."""
         longest = max((len(s.request.prompt_ids) + s.limit for s in waiting), default=1)
-        fitting = self._cache_bytes // (longest * self._cache.bytes_per_token)
+        fitting = max(1, self._cache_bytes // (longest * self._cache.bytes_per_token))
+        if (
+            self._cache.rows > fitting
+        ):  # many short rows from an earlier call, which must not all grow to this call's length
+            self._cache = self._new_cache()
         return max(1, min(self._max_batch, len(waiting), fitting))
 
     def _prefill(self, new: Sequence[_Sequence], first: int) -> torch.Tensor:

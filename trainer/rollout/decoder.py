@@ -81,6 +81,10 @@ class KVCache:
     def bytes_per_token(self) -> int:
         return 2 * self._shape.layers * self._shape.kv_heads * self._shape.head_dim * self.k.element_size()
 
+    @property
+    def rows(self) -> int:
+        return self.k.shape[1]
+
     def reserve(self, rows: int, tokens: int) -> None:
         """Make room for `rows` sequences of `tokens`; what is stored stays. Grows by half so that growth is rare."""
         old_rows, old_tokens = self.k.shape[1], self.k.shape[3]

@@ -191,6 +191,16 @@ def test_a_small_cache_budget_lowers_the_batch_but_not_the_answers(model_directo
     assert [a.token_ids for a in good(tight.generate(requests))] == [a.token_ids for a in good(free.generate(requests))]
 
 
+def test_a_long_request_after_many_short_ones_keeps_the_cache_inside_its_budget(model_directory: Path) -> None:
+    decoder = sampler_for(model_directory)._decoder
+    bytes_per_token = 2 * 2 * 2 * 16 * 4  # keys and values, layers, key-value heads, head size, fp32
+    sampler = BuiltinSampler(decoder, context_tokens=1024, max_batch=64, cache_bytes=64 * 64 * bytes_per_token)
+    sampler.generate([SampleRequest(random_prompt(10, i), 5, TEMPERATURE, i, ()) for i in range(64)])
+    sampler.generate([SampleRequest(random_prompt(10, i), 400, TEMPERATURE, i, ()) for i in range(2)])
+    assert sampler._cache.bytes_per_token == bytes_per_token
+    assert sampler._cache.rows * sampler._cache.k.shape[3] <= 64 * 64
+
+
 def test_a_later_turn_matches_the_forward_when_earlier_turns_are_in_the_prefix_store(model_directory: Path) -> None:
     sampler = sampler_for(model_directory, max_batch=5)
     contexts = [random_prompt(20 + i, i // 2) for i in range(8)]
