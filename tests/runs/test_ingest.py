@@ -182,6 +182,19 @@ def test_a_row_the_database_refuses_leaves_its_neighbours_alone(
     assert run.rollouts_done == 1
 
 
+def test_a_name_too_long_for_an_index_is_refused_alone(run: Run, writer: EventWriter, ingester: Ingester) -> None:
+    writer.start()
+    writer.rollout = 0
+    noise = "".join(chr(0x4E00 + (index * 7919) % 20000) for index in range(5000))  # nothing to compress
+    writer.raw(writer.line("metrics", {"values": {noise: 1.0}}))
+    writer.raw(writer.line("x" * 5000, {}))
+    writer.emit("metrics", values={"loss/total": 1.0})
+    ingester.drain()
+    assert MetricPoint.objects.get(run=run).name == "loss/total"
+    assert "the database refused it" in Event.objects.get(run=run, kind="metrics", problem__gt="").problem
+    assert "a kind of 5000 characters" in Event.objects.get(run=run, kind="unreadable").problem
+
+
 @pytest.mark.parametrize(
     "line",
     [

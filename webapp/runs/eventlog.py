@@ -21,9 +21,10 @@ from webapp.runs.storable import storable, storable_text
 BATCH_LINES = 500
 BATCH_BYTES = 4 * 1024**2
 LINE_BYTES = 64 * 1024**2  # longer lines are skipped and reported
+KIND_CHARS = 100
 _QUOTED_CHARS = 2000  # of a line that cannot be read
 _FILE = re.compile(r"[0-9]{1,9}\.jsonl")
-_SUSPECT = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])|NaN|Infinity|[eE]\+?[0-9]{3}")
+_SUSPECT = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])|NaN|Infinity|[:,[]\s*-?[0-9][0-9.]*[eE]\+?[0-9]{3}")
 _INT4 = 2**31 - 1
 _INT8 = 2**63 - 1
 
@@ -143,6 +144,8 @@ def _parse(raw: bytes, length: int) -> Line:
         event = Event.model_validate(decoded)
         if event.seq > _INT8:
             return _unreadable(raw, f"seq {event.seq} is out of range")
+        if len(event.kind) > KIND_CHARS:
+            return _unreadable(raw, f"a kind of {len(event.kind)} characters")
         at = datetime.fromtimestamp(event.time, UTC)
     except RecursionError:
         return _unreadable(raw, "nested too deeply")

@@ -10,10 +10,11 @@ import copy
 from pathlib import Path
 from typing import Any
 
-from django.db import DataError, IntegrityError, transaction
+from django.db import DatabaseError, transaction
 
 from trainer.rundir import RunDirectory
 from webapp.runs import journal
+from webapp.runs.copying import insert_events
 from webapp.runs.eventlog import Batch, Line, Position, read_batch
 from webapp.runs.models import Attempt, Event, Run
 from webapp.runs.projection import HANDLERS, RUN_FIELDS
@@ -105,7 +106,7 @@ def _store(run_id: int, number: int, start: Position, batch: Batch) -> None:
     events = _record(recording, batch.lines)
     for cursor, event in enumerate(events, start=first):
         event.cursor = cursor
-    Event.objects.bulk_create(events)
+    insert_events(events)
     run.last_event_at = max((line.at for line in batch.lines), default=run.last_event_at)
     run.gap = run.gap or bool(batch.gaps)
     run.save(update_fields=["attempt", "last_event_at", "gap", *RUN_FIELDS])
@@ -136,7 +137,9 @@ def _record(recording: Recording, lines: list[Line]) -> list[Event]:
             events = [_record_line(recording, line) for line in lines]
             recording.flush()
             return events
-    except (DataError, IntegrityError):
+    except DatabaseError as error:
+        if not _is_refusal(error):
+            raise
         recording.run.__dict__.update(before)
     careful = Recording(run=recording.run, attempt=Attempt.objects.get(pk=recording.attempt.pk))
     return [_record_carefully(careful, line) for line in lines]
@@ -149,11 +152,19 @@ def _record_carefully(recording: Recording, line: Line) -> Event:
             event = _record_line(recording, line)
             recording.flush()
             return event
-    except (DataError, IntegrityError) as error:
+    except DatabaseError as error:
+        if not _is_refusal(error):
+            raise
         recording.run.__dict__.update(before)
         recording.reset()
         problem = f"the database refused it: {storable_text(str(error))[:_PROBLEM_CHARS]}"
         return _event(recording, line, line.payload, problem)
+
+
+def _is_refusal(error: DatabaseError) -> bool:
+    """True when the database refused the data (out of range, not unique, over a limit) rather than failed itself."""
+    state = getattr(error.__cause__, "sqlstate", None) or ""
+    return state[:2] in ("22", "23", "54")
 
 
 def _record_line(recording: Recording, line: Line) -> Event:

@@ -8,6 +8,7 @@ from typing import Any
 from trainer.events import Payload
 from webapp.environments.models import CorpusDocument, Environment
 from webapp.episodes.models import Episode, Transcript
+from webapp.runs.copying import insert_transcripts
 from webapp.runs.eventlog import Line
 from webapp.runs.models import Attempt, Run
 
@@ -61,7 +62,7 @@ class Recording:
         for episode, transcript, payload in zip(self.episodes, self.transcripts, self.episode_payloads, strict=True):
             transcript.episode_id = episode.pk
             payload["id"] = episode.pk
-        Transcript.objects.bulk_create(self.transcripts)
+        insert_transcripts(self.transcripts)
         self._clear()
 
     def _clear(self) -> None:
