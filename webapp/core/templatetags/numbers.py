@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Decimal
 
 from django import template
 
@@ -28,6 +28,11 @@ def _number(value: object) -> float | None:
         return math.inf if value > 0 else -math.inf
 
 
+def _fixed(magnitude: float, decimals: int) -> str:
+    """A magnitude with that many decimals, exact halves upwards as JavaScript does it (Python's own way is to even)."""
+    return f"{Decimal(magnitude).quantize(Decimal(1).scaleb(-decimals), rounding=ROUND_HALF_UP):f}"
+
+
 def _special(number: float) -> str | None:
     if math.isnan(number):
         return "NaN"
@@ -42,10 +47,10 @@ def _three_digits(magnitude: float) -> str:
         mantissa, exponent = f"{magnitude:.2e}".split("e")
         return f"{mantissa}e{_MINUS}{-int(exponent)}" if int(exponent) < 0 else f"{mantissa}e{int(exponent)}"
     decimals = 2 - math.floor(math.log10(magnitude))
-    text = f"{magnitude:.{max(decimals, 0)}f}"
+    text = _fixed(magnitude, max(decimals, 0))
     # 9.996 rounds up to one digit more before the point: drop one after it.
     if float(text) >= 10 ** (3 - decimals) and decimals > 0:
-        text = f"{magnitude:.{decimals - 1}f}"
+        text = _fixed(magnitude, decimals - 1)
     return text
 
 
@@ -96,9 +101,9 @@ def interval(value: object, half_width: object) -> str:
     leading = half / 10**exponent
     digits = 2 if leading < 1.95 else 1
     decimals = max(0, digits - 1 - exponent)
-    text = f"{abs(centre):.{decimals}f}"
+    text = _fixed(abs(centre), decimals)
     sign = _MINUS if centre < 0 and float(text) != 0 else ""
-    return f"{sign}{text} ± {half:.{decimals}f}"
+    return f"{sign}{text} ± {_fixed(half, decimals)}"
 
 
 @register.filter
@@ -122,10 +127,10 @@ def duration(seconds: object) -> str:
     if number is None or not math.isfinite(number) or number < 0:
         return NO_VALUE
     if number < 0.9995:
-        return f"{round(number * 1000)} ms" if number else "0 s"
+        return f"{_fixed(number * 1000, 0)} ms" if number else "0 s"
     if number < 9.95:
-        return f"{number:.1f} s"
-    whole = round(number)
+        return f"{_fixed(number, 1)} s"
+    whole = int(_fixed(number, 0))
     if whole < 60:
         return f"{whole} s"
     if whole < 3600:
