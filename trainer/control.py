@@ -34,6 +34,17 @@ class Command(BaseModel):
     reason: str = ""
 
 
+class StopRequest:
+    """Whether the run is to stop at the next safe point, and why."""
+
+    def __init__(self) -> None:
+        self.reason = ""
+
+    def ask(self, reason: str) -> None:
+        """Ask for it; the first reason counts. Safe to call from a signal handler."""
+        self.reason = self.reason or reason
+
+
 class Control:
     """Reads new commands and carries them out.
 
@@ -47,6 +58,7 @@ class Control:
         attempt: int,
         log: EventLog,
         state: TrainingState,
+        stop: StopRequest,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._run = run
@@ -55,21 +67,17 @@ class Control:
         self._state = state
         self.save_now: Callable[[], str] = lambda: "there is nothing to save yet"
         self._sleep = sleep
-        self._stop_reason = ""
+        self._stop = stop
         self._paused = False
-
-    def request_stop(self, reason: str) -> None:
-        """Stop at the next safe point. Safe to call from a signal handler."""
-        self._stop_reason = self._stop_reason or reason
 
     def safe_point(self) -> None:
         """Handle what has come in. Blocks while paused. Raises `Cancelled` when the run is to stop."""
         self._read_commands()
-        while self._paused and not self._stop_reason:
+        while self._paused and not self._stop.reason:
             self._sleep(_PAUSE_POLL_S)
             self._read_commands()
-        if self._stop_reason:
-            raise Cancelled(self._stop_reason)
+        if self._stop.reason:
+            raise Cancelled(self._stop.reason)
 
     def _read_commands(self) -> None:
         for line in self._new_lines():
@@ -108,7 +116,7 @@ class Control:
             case "stop":
                 self._acknowledge(command.id, command.action, True, "")
                 self._log.emit(RunStateChanged(state="stopping", reason=command.reason))
-                self.request_stop(command.reason or "stopped on request")
+                self._stop.ask(command.reason or "stopped on request")
             case "checkpoint":
                 self._acknowledge(command.id, command.action, True, self.save_now())
             case "quarantine" | "release":

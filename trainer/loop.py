@@ -125,12 +125,12 @@ def finish(session: Session, rollout: int) -> None:
 
 
 def _summary(session: Session, rollout: int) -> dict[str, Any]:
-    elapsed = session.meter.elapsed_s
+    elapsed, learned = session.meter.elapsed_s, session.record.learned
     return {
         "elapsed_s": round(elapsed, 4),
         "phase_s": {phase: round(seconds, 4) for phase, seconds in session.meter.phase_s.items()},
         "tokens_sampled": session.policy.use.tokens,
-        "tokens_trained": int(session.record.learned.get("learn/tokens") or 0),
+        "tokens_trained": sum(int(learned.get(f"tokens/{role}") or 0) for role in ("agent", "designer")),
         "eta_s": session.eta_s(rollout, elapsed),
     }
 

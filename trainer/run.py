@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from typing import Any
 from sandbox import Limits, Sandbox, SandboxUnavailable
 from trainer.checkpoint import Checkpoints, Loaded
 from trainer.config import FORMAT_VERSION, RunConfig
-from trainer.control import Control
+from trainer.control import Control, StopRequest
 from trainer.corpus import load_corpus
 from trainer.errors import Cancelled, InfrastructureError, TrainerError, UserError
 from trainer.eventlog import EventLog, attempts, disk_error, read_events, repair
@@ -93,25 +93,42 @@ def read_config(run: RunDirectory) -> RunConfig:
     return validated(values["config"], where=str(run.config))
 
 
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """One attempt before its engines are open."""
+
+    run: RunDirectory
+    config: RunConfig
+    number: int
+    log: EventLog
+    checkpoints: Checkpoints
+    loaded: Loaded | None
+    problems: list[str]
+    stop: StopRequest
+
+
 def attempt(run: RunDirectory, open_engines: OpenEngines, *, listen: Callable[[EventLog], None] | None = None) -> int:
-    """Do the next attempt of a run to its end; returns the exit code. Every end but a full disk leaves a `run_state` event."""
-    with _locked(run):
+    """Do the next attempt of a run to its end; returns the exit code. Every end but a full disk leaves a `run_state` event.
+
+    Raises `UserError` when the directory holds no run or is in use. Installs signal handlers: call it from the main thread.
+    """
+    with _locked(run), _stop_on_signals() as stop:
         config = read_config(run)
         previous = attempts(run)
         if previous:
             repair(run, previous[-1])
-        number = previous[-1] + 1 if previous else 1
-        checkpoints = Checkpoints(run, config.checkpoint)
-        problems: list[str] = []
+        checkpoints, problems = Checkpoints(run, config.checkpoint), list[str]()
         loaded = checkpoints.newest(problems.append)
+        number = previous[-1] + 1 if previous else 1
         log = EventLog(run, number, rollout=loaded.next_rollout if loaded else 0)
+        this = _Attempt(run, config, number, log, checkpoints, loaded, problems, stop)
         try:
             if listen is not None:
                 listen(log)
-            _attempt(run, config, log, number, checkpoints, loaded, problems, open_engines)
+            _do(this, open_engines)
             code = 0
         except Cancelled as end:
-            log.emit(RunStateChanged(state="stopped", reason=str(end), owner=None))
+            log.emit(RunStateChanged(state="stopped", reason=str(end)))
             code = EXIT_CODES["cancelled"]
         except Exception as error:  # noqa: BLE001 - the end of a run is reported whatever ended it
             code = _report_failure(log, error)
@@ -121,40 +138,23 @@ def attempt(run: RunDirectory, open_engines: OpenEngines, *, listen: Callable[[E
         return code
 
 
-def _attempt(
-    run: RunDirectory,
-    config: RunConfig,
-    log: EventLog,
-    number: int,
-    checkpoints: Checkpoints,
-    loaded: Loaded | None,
-    problems: list[str],
-    open_engines: OpenEngines,
-) -> None:
+def _do(this: _Attempt, open_engines: OpenEngines) -> None:
     """Open everything, do the rollouts that are left, and close everything again."""
-    state = TrainingState.fresh(config, load_corpus(config.corpus))
-    if loaded is not None:
-        problems += state.load_dict(loaded.state)
-    sandbox = _open_sandbox(config)
-    try:
-        pool = EnvironmentPool(sandbox, kind=config.environment_kind)
-        try:
-            engines = open_engines(config, state.engine)
-            try:
-                if loaded is not None:
-                    engines.learner.load_state(loaded.model_directory, loaded.learner_state)
-                    engines.sampler.load_weights(engines.learner.weights())
-                session = _session(run, config, log, number, checkpoints, state, engines, pool)
-                _announce(session, number, loaded, problems)
-                with _stop_on_signals(session.control):
-                    _run(session)
-            finally:
-                engines.sampler.close()
-                engines.learner.close()
-        finally:
-            pool.close()
-    finally:
-        sandbox.close()
+    state = TrainingState.fresh(this.config, load_corpus(this.config.corpus))
+    if this.loaded is not None:
+        this.problems.extend(state.load_dict(this.loaded.state))
+    with ExitStack() as stack:
+        pool = EnvironmentPool(_open_sandbox(this.config), kind=this.config.environment_kind)
+        stack.callback(pool.close)
+        engines = open_engines(this.config, state.engine)
+        stack.callback(engines.learner.close)
+        stack.callback(engines.sampler.close)
+        if this.loaded is not None:
+            engines.learner.load_state(this.loaded.model_directory, this.loaded.learner_state)
+            engines.sampler.load_weights(engines.learner.weights())
+        session = _session(this, state, engines, pool)
+        _announce(session, this)
+        _run(session)
 
 
 def _run(session: Session) -> None:
@@ -166,30 +166,21 @@ def _run(session: Session) -> None:
     session.log.emit(RunStateChanged(state="completed"))
 
 
-def _session(
-    run: RunDirectory,
-    config: RunConfig,
-    log: EventLog,
-    number: int,
-    checkpoints: Checkpoints,
-    state: TrainingState,
-    engines: Engines,
-    pool: EnvironmentPool,
-) -> Session:
+def _session(this: _Attempt, state: TrainingState, engines: Engines, pool: EnvironmentPool) -> Session:
     state.engine = {"threads": engines.sampler.describe().get("threads")}
-    control = Control(run, attempt=number, log=log, state=state)
+    control = Control(this.run, attempt=this.number, log=this.log, state=state, stop=this.stop)
     session = Session(
-        config=config,
-        run=run,
-        log=log,
+        config=this.config,
+        run=this.run,
+        log=this.log,
         state=state,
         control=control,
-        policy=Policy(engines.sampler, engines.chat, thinking=config.model.thinking),
+        policy=Policy(engines.sampler, engines.chat, thinking=this.config.model.thinking),
         learner=engines.learner,
         pool=pool,
-        prompts=prompt_set(config.prompts),
-        checkpoints=checkpoints,
-        meter=Meter(log),
+        prompts=prompt_set(this.config.prompts),
+        checkpoints=this.checkpoints,
+        meter=Meter(this.log),
         model_directory=engines.model_directory,
     )
     control.save_now = session.save_now
@@ -197,11 +188,12 @@ def _session(
     return session
 
 
-def _announce(session: Session, number: int, loaded: Loaded | None, problems: list[str]) -> None:
+def _announce(session: Session, this: _Attempt) -> None:
     """First events of an attempt: who runs, from where, on what; then what was odd about the checkpoint or the corpus."""
-    session.log.emit(
+    log, loaded = this.log, this.loaded
+    log.emit(
         RunStarted(
-            attempt=number,
+            attempt=this.number,
             start_rollout=session.state.next_rollout,
             total_rollouts=session.config.schedule.rollouts,
             checkpoint=loaded.name if loaded else None,
@@ -215,16 +207,16 @@ def _announce(session: Session, number: int, loaded: Loaded | None, problems: li
             sandbox_tier=session.pool.tier,
         )
     )
-    session.log.emit(RunStateChanged(state="running"))
-    for problem in problems:
-        session.log.emit(Warned(message=problem, where="resume"))
+    log.emit(RunStateChanged(state="running"))
+    for problem in this.problems:
+        log.emit(Warned(message=problem, where="resume"))
     if session.state.corpus is not None:
         corpus = session.state.corpus
-        session.log.emit(CorpusLoaded(source=corpus.source, documents=len(corpus.documents), skipped=corpus.skipped))
-    if loaded is not None and not _was_reported(session.run, number, loaded.name):
+        log.emit(CorpusLoaded(source=corpus.source, documents=len(corpus.documents), skipped=corpus.skipped))
+    if loaded is not None and not _was_reported(this.run, this.number, loaded.name):
         size = sum(p.stat().st_size for p in loaded.model_directory.parent.rglob("*") if p.is_file())
-        session.log.emit(CheckpointSaved(name=loaded.name, next_rollout=loaded.next_rollout, bytes=size, elapsed_s=0.0))
-    session.log.sync()
+        log.emit(CheckpointSaved(name=loaded.name, next_rollout=loaded.next_rollout, bytes=size, elapsed_s=0.0))
+    log.sync()
 
 
 def _was_reported(run: RunDirectory, number: int, name: str) -> bool:
@@ -293,15 +285,16 @@ def _holder(run: RunDirectory) -> str:
 
 
 @contextmanager
-def _stop_on_signals(control: Control) -> Iterator[None]:
-    """SIGTERM and SIGINT stop the run at the next safe point."""
+def _stop_on_signals() -> Iterator[StopRequest]:
+    """SIGTERM and SIGINT stop the run at the next safe point, from the moment the lock is held."""
+    request = StopRequest()
 
     def stop(number: int, _frame: object) -> None:
-        control.request_stop(f"stopped by {signal.Signals(number).name}")
+        request.ask(f"stopped by {signal.Signals(number).name}")
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        yield
+        yield request
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -89,7 +89,7 @@ def assert_equal_states(one: Any, other: Any) -> None:
 def process(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "tests.trainer.make_run", str(directory), *arguments],
-        cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=280, check=False,
+        cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=1200, check=False,
     )  # fmt: skip
 
 
@@ -107,6 +107,7 @@ def uninterrupted(model: Path, tmp_path_factory: pytest.TempPathFactory) -> RunD
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1500)
 @pytest.mark.parametrize(
     "kill",
     [
@@ -128,6 +129,7 @@ def test_real_engines_go_on_after_sigkill_as_if_nothing_had_happened(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1500)
 def test_the_real_learner_changes_the_weights(model: Path, uninterrupted: RunDirectory) -> None:
     end = uninterrupted.checkpoint(10) / "model" / "model.safetensors"
     assert end.read_bytes() != (model / "model.safetensors").read_bytes()
