@@ -37,7 +37,8 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     os.environ.update(_services.enter_context(throwaway_services()))
     os.environ["SPADEWORK_PUBLIC_URL"] = "http://127.0.0.1:8400"
-    (Path(os.environ["SPADEWORK_HOME"]) / "static").mkdir(parents=True, exist_ok=True)  # or WhiteNoise warns in every test
+    # WhiteNoise warns in every test about a missing directory.
+    (Path(os.environ["SPADEWORK_HOME"]) / "static").mkdir(parents=True, exist_ok=True)
     os.environ["SPADEWORK_STATIC_MANIFEST"] = "no"  # pages find static files without collectstatic having run
     os.environ["DJANGO_SETTINGS_MODULE"] = SETTINGS
     from django.conf import settings
