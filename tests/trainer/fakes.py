@@ -150,6 +150,16 @@ class FakeSampler:
         if "Give a hint." in prompt:
             gone = rng.random() < self._faults.get("no_hint", 0.0)
             return "" if gone else "Halve the interval with every answer, in the form \\boxed{N}."
+        if "has a fatal bug" in prompt:
+            draw = rng.random()
+            bad = self._faults.get("audit_no", 0.0)
+            return (
+                "\\boxed{no}"
+                if draw < bad
+                else "Hm."
+                if draw < bad + self._faults.get("audit_odd", 0.0)
+                else "\\boxed{yes}"
+            )
         return self._move(prompt, rng)
 
     def _design(self, rng: random.Random) -> str:

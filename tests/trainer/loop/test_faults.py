@@ -177,6 +177,23 @@ def test_a_frozen_designer_is_scored_but_not_trained(tmp_path: Path) -> None:
     assert {row.role for batch in ran.engines.learner.batches for row in batch} == {"agent"}
 
 
+def test_the_audit_gate_rejects_a_clear_no_and_counts_what_it_cannot_read(tmp_path: Path) -> None:
+    ran = Ran(tmp_path / "run", FakeEngines(audit_no=0.3, audit_odd=0.4), gates__audit=True, schedule__rollouts=1)
+    judged = {
+        c["candidate"]: next((s for s in c["stages"] if s["stage"] == "audit"), None) for c in ran.payloads("candidate")
+    }
+    for candidate in ran.payloads("candidate"):
+        stage = judged[candidate["candidate"]]
+        if stage is not None:
+            assert candidate["accepted"] == (stage["outcome"] != "failed")
+    rejected = [c for c in ran.payloads("candidate") if c["failed_stage"] == "audit"]
+    unreadable = [s for s in judged.values() if s and s["outcome"] == "unverifiable"]
+    assert rejected and unreadable
+    values = ran.payloads("metrics")[0]["values"]
+    assert values["gates/rejected_audit"] == len(rejected)
+    assert values["gates/audit_unreadable"] == len(unreadable)
+
+
 @pytest.mark.parametrize("variant", ["regret", "learning_potential", "micro_lp", "solve_rate"])
 def test_every_reward_variant_runs(tmp_path: Path, variant: str) -> None:
     ran = Ran(tmp_path / "run", FakeEngines(no_hint=0.5), reward__variant=variant, schedule__rollouts=3)
