@@ -47,10 +47,11 @@ def audit_messages(code: str) -> list[Message]:
 
 
 def verdict_of(answer: Answer) -> Verdict:
-    """The last box counts as the first does elsewhere: a verdict has only one, quoted ones aside."""
+    """Verdict in the last box of the reply: an earlier one may quote the question."""
     if answer.error or answer.finish == "length":
         return "unreadable"
-    content = (boxed_content(answer.text.rsplit("</think>", 1)[-1]) or "").strip().lower()
+    start = answer.text.rfind("\\boxed{")
+    content = (boxed_content(answer.text[start:]) or "").lower() if start >= 0 else ""
     if content in ("no", "false"):
         return "broken"
     return "sound" if content in ("yes", "true") else "unreadable"

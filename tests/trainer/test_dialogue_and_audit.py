@@ -63,6 +63,7 @@ def test_a_thinking_episode_has_a_row_per_turn_and_forgets_earlier_thinking(chat
         ("Fine. \\boxed{yes}", "stop", "sound"),
         ("It cannot be won. \\boxed{No}", "stop", "broken"),
         ("<think>\\boxed{no}?</think> \\boxed{yes}", "stop", "sound"),
+        ("Is it \\boxed{no}? Every state can be won: \\boxed{yes}", "stop", "sound"),
         ("No verdict.", "stop", "unreadable"),
         ("\\boxed{maybe}", "stop", "unreadable"),
         ("\\boxed{no}", "length", "unreadable"),
