@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.browser.processes import running_worker
+from tests.browser.processes import elsewhere, running_worker
 from tests.browser_site import browser, browser_page, live_site
 from tests.pages.make_run import Maker, synthetic_config
 from tests.runs.processes import environment_of_tests
@@ -71,12 +71,12 @@ class SyntheticRun:
     def begin(self, rollouts: int, attempt: int = 1, start: int = 0) -> None:
         """A new attempt that does these rollouts."""
         self.maker.attempt(attempt, start, start + rollouts, finish=None)
-        self.ingester.drain()
+        elsewhere(self.ingester.drain)
 
     def go_on(self, start: int, end: int, attempt: int = 1) -> None:
         """More rollouts of the attempt."""
         self.maker.more(attempt, start, end)
-        self.ingester.drain()
+        elsewhere(self.ingester.drain)
 
 
 @pytest.fixture

@@ -7,10 +7,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
+Answer = TypeVar("Answer")
 ROOT = Path(__file__).resolve().parents[2]
 START_LIMIT_S = 180.0
 
@@ -53,3 +56,20 @@ def running_worker(environment: Mapping[str, str], folder: Path) -> Iterator[sub
         if worker.poll() is None:
             os.killpg(worker.pid, signal.SIGKILL)
         worker.wait(timeout=30)
+
+
+def elsewhere(act: Callable[[], Answer]) -> Answer:
+    """The answer of ``act``, done in another thread.
+
+    Playwright keeps an event loop in the test's thread, and what wakes sockets (``async_to_sync``) refuses to run beside one.
+    """
+    from django.db import connections
+
+    def act_and_close() -> Answer:
+        try:
+            return act()
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(act_and_close).result()

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
+from tests.browser.processes import elsewhere
+
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.django_db(transaction=True), pytest.mark.timeout(1500)]
 
 CHART = '[data-chart="win-rate"]'
@@ -87,9 +89,8 @@ def test_a_killed_trainer_shows_and_a_resume_goes_on(page: Any, worker: Any, pat
     expect.set_options(timeout=patience)
     actor = User.objects.get()
     config = read_config(preset="tiny", overrides={"schedule.rollouts": 500})
-    run = services.start_run(
-        actor=actor, run_id=services.create_run(actor=actor, config=config, name="to be killed").pk
-    )
+    draft = services.create_run(actor=actor, config=config, name="to be killed")
+    run = elsewhere(lambda: services.start_run(actor=actor, run_id=draft.pk))
     page.goto(f"/runs/{run.pk}/")
     wait_for_status(page, "running")
     wait_for_points(page, 2)

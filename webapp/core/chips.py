@@ -34,14 +34,15 @@ class FilterMenu:
 
 def chosen_chips(query: QueryDict, names: Sequence[str], words: dict[str, str] | None = None) -> list[dict[str, str]]:
     """The filters in force: text, and the address of the list without that one."""
+    chosen = {name: str(query.get(name, "")) for name in names}
     return [
         {
             "name": "search" if name == "q" else name,
-            "text": (words or {}).get(query[name], query[name]),
+            "text": (words or {}).get(value, value),
             "url": _address(query, name, ""),
         }
-        for name in names
-        if query.get(name)
+        for name, value in chosen.items()
+        if value
     ]
 
 

@@ -1,0 +1,186 @@
+"""Pictures of the main pages in light and dark, from a real demo run: ``python -m tests.browser.screenshots [--rollouts 8]``.
+
+Starts its own throw-away PostgreSQL, Valkey, web server and worker, lets the trainer do some rollouts, and writes
+``docs/screenshots/<page>-<theme>.png``. With ``--url`` and ``--link`` it takes the pictures of a product that is already running.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+from tests.browser.processes import ROOT, running_worker
+from tests.browser_site import CHROMIUM_FLAGS, _free_port, chromium_path
+from webapp.stack.throwaway import throwaway_services
+
+FOLDER = ROOT / "docs" / "screenshots"
+SIZE_LIMIT_BYTES = 200_000
+START_LIMIT_S = 120.0
+RUN_LIMIT_S = 1800.0
+HIGHEST_REGRET = """() => [...document.querySelectorAll('.section:last-of-type tbody tr')]
+  .map((row) => [parseFloat(row.children[3].textContent.replace('−', '-')), row.querySelector('a').getAttribute('href')])
+  .filter(([regret]) => !Number.isNaN(regret)).sort((a, b) => b[0] - a[0])[0]"""
+VIEWPORT = {"width": 1280, "height": 800}
+
+
+def manage(environment: Mapping[str, str], *arguments: str) -> str:
+    """Run a management command; its standard output without the last newline."""
+    command = [sys.executable, "manage.py", *arguments]
+    answer = subprocess.run(command, cwd=ROOT, env=dict(environment), check=True, capture_output=True, text=True)
+    return answer.stdout.strip()
+
+
+@contextmanager
+def running_site(folder: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    """Services, web server and worker; yields the address and the environment. Everything is gone afterwards."""
+    url = f"http://127.0.0.1:{_free_port()}"
+    with throwaway_services() as services:
+        environment = {
+            **os.environ, **services, "DJANGO_SETTINGS_MODULE": "webapp.settings", "SPADEWORK_PUBLIC_URL": url,
+            "SPADEWORK_STATIC_ROOT": str(folder / "static"), "PYTHONPATH": str(ROOT),
+        }  # fmt: skip
+        manage(environment, "migrate", "-v0")
+        manage(environment, "collectstatic", "--noinput", "-v0")
+        port = url.rsplit(":", 1)[1]
+        command = [sys.executable, "-m", "uvicorn", "webapp.asgi:application", "--port", port, "--no-proxy-headers"]
+        with (folder / "web.log").open("wb") as log:
+            web = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT)
+        try:
+            wait_until_up(url)
+            with running_worker(environment, folder):
+                yield url, environment
+        finally:
+            web.terminate()
+            web.wait(timeout=30)
+
+
+def wait_until_up(url: str) -> None:
+    """Return when the product answers. Raises RuntimeError after START_LIMIT_S."""
+    deadline = time.monotonic() + START_LIMIT_S
+    while time.monotonic() < deadline:
+        try:
+            with urlopen(f"{url}/healthz", timeout=5) as answer:
+                if answer.status == 200:
+                    return
+        except OSError:
+            time.sleep(0.3)
+    raise RuntimeError(f"nothing answered at {url} within {START_LIMIT_S:.0f} s")
+
+
+def wait_for_rollouts(page: Any, run_url: str, rollouts: int) -> None:
+    """Look at the run's page until it has done that many rollouts. Raises RuntimeError when it broke or takes too long."""
+    page.goto(run_url)
+    deadline = time.monotonic() + RUN_LIMIT_S
+    while time.monotonic() < deadline:
+        status = page.locator("#run-head").get_attribute("data-status")
+        done = int(page.locator("[data-rollouts-done]").inner_text())
+        if done >= rollouts:
+            return
+        if status in ("failed", "lost", "stopped"):
+            raise RuntimeError(
+                f"the run is {status} after {done} rollouts: {page.locator('.run-failure').inner_text()}"
+            )
+        page.wait_for_timeout(1000)
+    raise RuntimeError(f"the run did not do {rollouts} rollouts within {RUN_LIMIT_S:.0f} s")
+
+
+def addresses(page: Any, run_url: str) -> dict[str, str]:
+    """Page name → address: an environment of the newest complete set, its most telling pair, an episode of it."""
+    page.goto(f"{run_url}environments/")
+    environment = page.locator(".table .row-link").first.get_attribute("href")
+    page.goto(f"{run_url}regret/")
+    best = page.evaluate(HIGHEST_REGRET)
+    chosen = best[1] if best else environment
+    page.goto(run_url.split("/runs/")[0] + chosen)
+    unhinted = page.locator(".strip-block").first.locator(".outcomes").first.locator(".pip")
+    hinted = page.locator(".strip-block").first.locator(".outcomes").last.locator(".pip")
+    kinds = [
+        (
+            ("won" in (hinted.nth(at).get_attribute("class") or "")),
+            ("won" not in (unhinted.nth(at).get_attribute("class") or "")),
+            at,
+        )
+        for at in range(min(unhinted.count(), hinted.count()))
+    ]
+    play = max(kinds, key=lambda kind: (kind[0] and kind[1], kind[0]))[2] if kinds else 0
+    key = chosen.rstrip("/").rsplit("/", 1)[1]
+    return {
+        "runs": "/runs/", "new-run": "/runs/new/", "run": run_url, "charts": f"{run_url}charts/", "environments": f"{run_url}environments/",
+        "environment": chosen, "pair": f"{run_url}pairs/{key}/{play}/", "regret": f"{run_url}regret/", "episodes": f"{run_url}episodes/",
+        "memory": f"{run_url}memory/",
+    }  # fmt: skip
+
+
+def shrink(path: Path) -> None:
+    """Fewer colours when the file is too large; a picture of a page loses nothing one can see."""
+    if path.stat().st_size <= SIZE_LIMIT_BYTES:
+        return
+    from PIL import Image
+
+    with Image.open(path) as picture:
+        picture.convert("RGB").quantize(128).save(path, optimize=True)
+
+
+def take(url: str, link: str, run: str, rollouts: int) -> list[Path]:
+    """All pictures of the product at ``url``; ``link`` signs in, ``run`` is the address of the run."""
+    from playwright.sync_api import sync_playwright
+
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    made = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium_path(), args=CHROMIUM_FLAGS)
+        context = browser.new_context(base_url=url, viewport=VIEWPORT)
+        context.set_default_timeout(300_000)
+        page = context.new_page()
+        page.goto(link)
+        page.get_by_role("button", name="Open Spadework").click()
+        page.wait_for_url("**/runs/**")
+        wait_for_rollouts(page, run, rollouts)
+        pages = addresses(page, run)
+        for theme in ("light", "dark"):
+            page.emulate_media(color_scheme=theme)
+            for name, address in pages.items():
+                page.goto(address)
+                page.wait_for_load_state("networkidle")
+                page.wait_for_timeout(500)
+                made.append(FOLDER / f"{name}-{theme}.png")
+                page.screenshot(path=made[-1])
+                shrink(made[-1])
+                print(json.dumps({"picture": str(made[-1].relative_to(ROOT)), "bytes": made[-1].stat().st_size}))
+        browser.close()
+    return made
+
+
+def main() -> None:
+    """Take the pictures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rollouts", type=int, default=8, help="rollouts the run does first (default: 8)")
+    parser.add_argument("--preset", default="demo")
+    parser.add_argument("--url", help="a product that is already running; needs --link and --run")
+    parser.add_argument("--link", help="its one-time sign-in link")
+    parser.add_argument("--run", help="address of the run")
+    given = parser.parse_args()
+    if given.url:
+        take(given.url, given.link, given.run, given.rollouts)
+        return
+    with (
+        tempfile.TemporaryDirectory(prefix="spadework-pictures-") as folder,
+        running_site(Path(folder)) as (url, environment),
+    ):
+        link = manage(environment, "demo_link")
+        run = manage(environment, "start_demo_run", "--preset", given.preset)
+        take(url, link, run, given.rollouts)
+
+
+if __name__ == "__main__":
+    main()
