@@ -20,7 +20,7 @@ from webapp.stack.paths import REPOSITORY
 from webapp.stack.spawn import SAME_USER, Identity, IdentityKind, spawn
 from webapp.stack.throwaway import throwaway_services
 
-pytestmark = [pytest.mark.slow]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # minutes only on a machine that others keep busy
 
 SERVICES = ["database", "broker", "web", "gpu", "default"]
 START_S = 240
