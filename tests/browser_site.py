@@ -109,14 +109,18 @@ def _wait_until_up(address: str, server: subprocess.Popen[bytes], log: Path) -> 
     pytest.fail(f"uvicorn did not answer within {START_LIMIT_S:.0f} s:\n{log.read_text()[-2000:]}")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """One Chromium for all browser tests."""
+    """One Chromium for the browser tests of a module.
+
+    Not of the session: while it lives, Playwright's event loop counts as running in this thread, and asynchronous tests of other
+    modules could not start theirs.
+    """
     from playwright.sync_api import sync_playwright
 
     # Playwright's loop makes Django think that we are in async code; tests touch the ORM between clicks.
-    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
-    with sync_playwright() as playwright:
+    with pytest.MonkeyPatch.context() as patch, sync_playwright() as playwright:
+        patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
         instance = playwright.chromium.launch(executable_path=chromium_path(), args=CHROMIUM_FLAGS)
         yield instance
         instance.close()
