@@ -19,7 +19,7 @@ class SocketClient(ApplicationCommunicator):
         }
         super().__init__(application, scope)
 
-    async def connect(self, timeout: float = 5) -> bool:
+    async def connect(self, timeout: float = 30) -> bool:
         """True when the application accepts."""
         await self.send_input({"type": "websocket.connect"})
         answer = await self.receive_output(timeout)
@@ -28,12 +28,12 @@ class SocketClient(ApplicationCommunicator):
     async def send_text(self, text: str) -> None:
         await self.send_input({"type": "websocket.receive", "text": text})
 
-    async def receive_text(self, timeout: float = 5) -> str:
+    async def receive_text(self, timeout: float = 30) -> str:
         message = await self.receive_output(timeout)
         assert message["type"] == "websocket.send", message
         return str(message["text"])
 
-    async def close_code(self, timeout: float = 5) -> int:
+    async def close_code(self, timeout: float = 30) -> int:
         """The code with which the application closes, frames before it skipped."""
         while True:
             message = await self.receive_output(timeout)
@@ -42,4 +42,4 @@ class SocketClient(ApplicationCommunicator):
 
     async def disconnect(self) -> None:
         await self.send_input({"type": "websocket.disconnect", "code": 1000})
-        await self.wait(5)
+        await self.wait(30)
