@@ -50,7 +50,7 @@ def chip(word: object, detail: str = "", tone: str = "") -> SafeString:
     text = str(word)
     chosen = tone or _TONE_OF.get(text.lower(), "none")
     if chosen == "live":
-        cue: SafeString = format_html('<span class="dot"></span>')
+        cue: SafeString = mark_safe('<span class="dot"></span>')
     elif chosen in _TONE_ICON:
         cue = icon(_TONE_ICON[chosen])
     else:
