@@ -20,7 +20,11 @@
       const target = document.getElementById(targetId);
       if (!target) return;
       isBusy = true;
-      await htmx.ajax("GET", url, { target, swap: "outerHTML" });
+      try {
+        await htmx.ajax("GET", url, { target, swap: "outerHTML" });
+      } catch (error) {
+        console.warn(`${url} could not be fetched again`, error);
+      }
       isBusy = false;
       if (isWanted) {
         isWanted = false;

@@ -10,7 +10,16 @@ import pytest
 from django.test import Client
 
 from webapp.environments.selectors import regret_by_skill, statistics_by_offset, uses_of, with_measures
-from webapp.episodes.selectors import PREVIEW_CHARACTERS, TURNS_A_PAGE, Text, TurnView, align, pairs_of, read_turns
+from webapp.episodes.selectors import (
+    PREVIEW_CHARACTERS,
+    TURNS_A_PAGE,
+    Text,
+    TurnView,
+    align,
+    pairs_of,
+    read_turns,
+    strip_of,
+)
 
 HINT = "\n\nHINT: look at the corner"
 
@@ -76,6 +85,24 @@ def test_faults_have_no_reward_and_are_counted_apart(run: Any) -> None:
     assert statistics_by_offset(environment=environment)[0].faults == after.faults
 
 
+def test_plays_that_a_resume_repeated_are_counted_once(run: Any) -> None:
+    environment = run.environments.filter(rollout=2).first()
+    before = with_measures(environments=[environment])[0].measured
+    # A resume at rollout 3 leaves the environment in place and plays its offset 1 again.
+    for episode in run.episodes.filter(environment=environment, offset=1):
+        type(episode).objects.filter(pk=episode.pk).update(superseded=True)
+        episode.pk, episode.attempt = None, 2
+        episode.save(force_insert=True)
+    measured = with_measures(environments=[environment])[0].measured
+    assert measured.unhinted_n == before.unhinted_n
+    assert measured.win_unhinted == pytest.approx(before.win_unhinted)
+    assert [row.unhinted_n for row in statistics_by_offset(environment=environment)] == [
+        before.plays[0],
+        before.plays[1],
+    ]
+    assert len(strip_of(environment=environment)["unhinted"]) == 6
+
+
 def test_a_list_of_environments_costs_the_same_for_any_number(
     ingested: Callable[..., Any], viewer: Client, django_assert_max_num_queries: Callable[..., Any]
 ) -> None:
@@ -133,7 +160,7 @@ def test_an_abandoned_environment_keeps_its_page_under_its_attempt(
 
 
 def test_rejected_candidates_show_stage_reason_and_code(ingested: Callable[..., Any], viewer: Client) -> None:
-    run = ingested(environments=9, rollouts=6, plays=2)
+    run = ingested(environments=9, rollouts=6, plays=2, seed=3)
     rejected = run.candidates.filter(accepted=False).first()
     listed = viewer.get(f"/runs/{run.pk}/candidates/").context["page"].rows
     assert rejected in listed

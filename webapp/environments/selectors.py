@@ -18,6 +18,7 @@ from webapp.environments.models import (
     RegretPoint,
 )
 from webapp.episodes.models import Episode
+from webapp.episodes.selectors import SAME_LINE
 from webapp.runs.models import Command, Run
 from webapp.runs.overview import faulty_keys, hung_keys, zero_spread_keys
 
@@ -44,7 +45,6 @@ class EnvironmentFilter:
     flag: str = ""
     rollout: int | None = None
     document: str = ""
-    superseded: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -89,9 +89,7 @@ def newest_environments(*, run: Run, limit: int) -> list[Listed]:
 
 
 def _narrowed(run: Run, chosen: EnvironmentFilter) -> QuerySet[Environment]:
-    rows = Environment.objects.filter(run=run, rollout__isnull=False).select_related("document")
-    if not chosen.superseded:
-        rows = rows.filter(superseded=False)
+    rows = Environment.objects.filter(run=run, rollout__isnull=False, superseded=False).select_related("document")
     if chosen.search:
         rows = rows.filter(
             Q(class_name__icontains=chosen.search)
@@ -130,7 +128,7 @@ def with_measures(*, environments: Sequence[Environment]) -> list[Listed]:
     """The environments with their statistics, in three queries whatever their number."""
     measured = {environment.pk: Measured() for environment in environments}
     groups = (
-        Episode.objects.filter(environment__in=list(measured))
+        Episode.objects.filter(SAME_LINE, environment__in=list(measured))
         .values("environment_id", "arm", "offset")
         .annotate(mean=Avg("reward"), n=Count("reward"), all=Count("id"))
         .order_by("environment_id", "arm", "offset")
@@ -152,9 +150,9 @@ def with_measures(*, environments: Sequence[Environment]) -> list[Listed]:
             one.win_unhinted = total / one.unhinted_n
         elif arm == "hinted" and one.hinted_n:
             one.win_hinted = total / one.hinted_n
-    for point in RegretPoint.objects.filter(environment__in=list(measured)):
+    for point in RegretPoint.objects.filter(SAME_LINE, environment__in=list(measured)):
         measured[point.environment_id or 0].regret = point
-    for reward in DesignerReward.objects.filter(environment__in=list(measured)):
+    for reward in DesignerReward.objects.filter(SAME_LINE, environment__in=list(measured)):
         measured[reward.environment_id or 0].reward = reward
     return [Listed(environment=environment, measured=measured[environment.pk]) for environment in environments]
 
@@ -254,7 +252,7 @@ class OffsetRow:
 
 def statistics_by_offset(*, environment: Environment) -> list[OffsetRow]:
     """What was measured at each offset of the window."""
-    arms = Episode.objects.filter(environment=environment).values("offset").order_by("offset")
+    arms = Episode.objects.filter(SAME_LINE, environment=environment).values("offset").order_by("offset")
     unhinted, hinted = Q(arm="unhinted"), Q(arm="hinted")
     rows = arms.annotate(
         unhinted_mean=Avg("reward", filter=unhinted),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db import connection
+from django.db.models import F, Q
 from django.http import Http404
 
 from trainer.events import FAULTS
@@ -19,6 +20,8 @@ PAGE_ROWS = 50
 TURNS_A_PAGE = 200
 PREVIEW_CHARACTERS = 20_000
 STATUSES = ("won", "lost", "turn_limit", "truncated_by_env", "length", "context_full", *sorted(FAULTS))
+#: An environment that holds counts only what holds; one that was left behind by a resume shows what it had.
+SAME_LINE = Q(superseded=F("environment__superseded"))
 HINT_MARK = "\n\nHINT: "
 ACTION_CHARACTERS = 120
 
@@ -190,7 +193,7 @@ def _transcript(episode: Episode) -> Transcript:
 
 def strip_of(*, environment: Environment, offset: int | None = None) -> dict[str, list[Episode]]:
     """Episodes of both arms, ordered by offset and play; with ``offset`` only those."""
-    rows = Episode.objects.filter(environment=environment).order_by("offset", "play")
+    rows = Episode.objects.filter(SAME_LINE, environment=environment).order_by("offset", "play")
     if offset is not None:
         rows = rows.filter(offset=offset)
     strips: dict[str, list[Episode]] = {"unhinted": [], "hinted": []}
