@@ -8,7 +8,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from io import BufferedWriter
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ class EventLog:
         self._run = run
         self._attempt = attempt
         self._clock = clock
-        self._file: BufferedWriter | None = None
+        self._file: FileIO | None = None
         self._file_rollout = -1
         self._rollout: int | None = None
         self._first_rollout = rollout
@@ -52,9 +52,7 @@ class EventLog:
         line = {"seq": self.seq + 1, "time": self._clock(), "rollout": self._rollout, "kind": kind, "payload": values}
         data = json.dumps(line, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode("ascii") + b"\n"
         try:
-            file = self._open()
-            file.write(data)
-            file.flush()
+            _write_whole(self._open(), data)
         except OSError as error:
             raise disk_error(error, "the event log") from error
         self.seq += 1
@@ -75,15 +73,27 @@ class EventLog:
             self._file = None
             self._file_rollout = -1
 
-    def _open(self) -> BufferedWriter:
+    def _open(self) -> FileIO:
         number = self._first_rollout if self._rollout is None else self._rollout
         number = max(number, self._file_rollout)  # an event without rollout stays in the file in use
         if self._file is None or number != self._file_rollout:
             self.sync()
             self.close()
-            self._file = self._run.event_file(self._attempt, number).open("ab")
+            self._file = self._run.event_file(self._attempt, number).open("ab", buffering=0)
             self._file_rollout = number
         return self._file
+
+
+def _write_whole(file: FileIO, data: bytes) -> None:
+    """Write all of it, or take back what was written: a line that does not fit must not spoil the one after it."""
+    before = file.seek(0, os.SEEK_END)
+    try:
+        left = memoryview(data)
+        while left:
+            left = left[file.write(left) or 0 :]
+    except OSError:
+        file.truncate(before)
+        raise
 
 
 def disk_error(error: OSError, what: str) -> TrainerError:
