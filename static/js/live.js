@@ -136,6 +136,26 @@
     chip.append(text);
   }
 
+  // Put a fresh copy of a fragment in its element's place. Not htmx.ajax: that queues all requests of a page behind one
+  // element and silently drops all but the last.
+  async function refetch(url, targetId) {
+    try {
+      const answer = await fetch(url, { headers: { "HX-Request": "true" } });
+      const elsewhere = answer.headers.get("HX-Redirect");
+      if (elsewhere) {
+        location.assign(elsewhere);
+        return;
+      }
+      if (!answer.ok) throw new Error(`${answer.status} ${answer.statusText}`);
+      const html = await answer.text();
+      const target = document.getElementById(targetId);
+      if (target) htmx.swap(target, html, { swapStyle: "outerHTML" });
+    } catch (error) {
+      console.warn(`${url} could not be fetched again`, error);
+    }
+  }
+
+  app.refetch = refetch;
   app.LiveSocket = LiveSocket;
   app.showLiveState = showState;
 })();

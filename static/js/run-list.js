@@ -21,8 +21,7 @@
       return;
     }
     waiting.set(id, Date.now());
-    const url = table.dataset.rowUrl.replace("/0/", `/${id}/`);
-    htmx.ajax("GET", url, { target: row, swap: "outerHTML" });
+    app.refetch(table.dataset.rowUrl.replace("/0/", `/${id}/`), `run-${id}`);
   }
 
   function announce(id) {

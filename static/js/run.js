@@ -17,14 +17,9 @@
     let isWanted = false;
     async function run() {
       timer = 0;
-      const target = document.getElementById(targetId);
-      if (!target) return;
+      if (!document.getElementById(targetId)) return;
       isBusy = true;
-      try {
-        await htmx.ajax("GET", url, { target, swap: "outerHTML" });
-      } catch (error) {
-        console.warn(`${url} could not be fetched again`, error);
-      }
+      await app.refetch(url, targetId);
       isBusy = false;
       if (isWanted) {
         isWanted = false;
