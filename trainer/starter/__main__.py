@@ -25,7 +25,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m trainer.starter", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    build = commands.add_parser("build", help="make the model directory (about 25 minutes on two free cores)")
+    build = commands.add_parser("build", help="make the model directory (about 20 minutes on two cores)")
     build.add_argument("--out", type=Path, default=MODEL_DIRECTORY, help="directory to write")
     build.add_argument("--work", type=Path, default=Path("starter-build"), help="where an interrupted build continues")
     build.add_argument("--steps", type=int, default=None, help="optimiser steps (default: the recipe's)")
@@ -35,7 +35,7 @@ def _parser() -> argparse.ArgumentParser:
     measure.add_argument("--prompts", type=int, default=200, help="designer prompts")
     measure.add_argument("--environments", type=int, default=60, help="accepted environments that are played")
     measure.add_argument("--plays", type=int, default=8, help="plays of one environment and arm")
-    measure.add_argument("--designer-temperature", type=float, default=0.8)
+    measure.add_argument("--designer-temperature", type=float, default=0.6)
     measure.add_argument("--agent-temperature", type=float, default=1.0)
     measure.add_argument("--seed", type=int, default=0)
     measure.add_argument("--json", type=Path, default=None, help="also write the report to this file")

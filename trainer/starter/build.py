@@ -34,7 +34,7 @@ class Recipe:
     """Everything the weights depend on."""
 
     seed: int = 7
-    steps: int = 6000
+    steps: int = 3600
     batch_tokens: int = 2048
     designs_per_chunk: int = 50
     learning_rate: float = 4e-3

@@ -38,7 +38,7 @@ class Settings:
     environments: int = 60
     plays: int = 8
     max_turns: int = 10
-    designer_temperature: float = 0.8
+    designer_temperature: float = 0.6
     agent_temperature: float = 1.0
     hint_temperature: float = 0.3
     seed: int = 0

@@ -75,15 +75,20 @@ def test_an_orthogonalised_matrix_has_singular_values_near_one():
         assert float(values.max()) < 1.3
 
 
-def test_muon_walks_down_a_quadratic():
-    weight = torch.nn.Parameter(torch.full((4, 6), 3.0) + torch.eye(4, 6))
-    optimizer = Muon([weight], lr=0.1, momentum=0.9, weight_decay=0.0)
-    before = float(weight.detach().square().sum())
-    for _ in range(50):
-        weight.square().sum().backward()
-        optimizer.step()
-        optimizer.zero_grad()
-    assert float(weight.detach().square().sum()) < before / 2
+def test_muon_moves_each_singular_value_by_a_step_that_does_not_depend_on_the_gradients_size():
+    # 50 steps of 0.1 * 0.2 * sqrt(6) = 0.049 each: the largest singular value falls by about 2.4, whatever the loss is scaled by.
+    fallen = []
+    for scale in (1.0, 1000.0):
+        weight = torch.nn.Parameter(torch.full((4, 6), 3.0) + torch.eye(4, 6))
+        optimizer = Muon([weight], lr=0.1, momentum=0.9, weight_decay=0.0)
+        before = float(torch.linalg.matrix_norm(weight.detach(), 2))
+        for _ in range(50):
+            (weight.square().sum() * scale).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        fallen.append(before - float(torch.linalg.matrix_norm(weight.detach(), 2)))
+    assert 2.449 * 0.65 < fallen[0] < 2.449 * 1.25
+    assert abs(fallen[0] - fallen[1]) < 0.05
 
 
 @pytest.mark.slow
