@@ -24,7 +24,8 @@ def orthogonal(matrices_NRC: torch.Tensor) -> torch.Tensor:
     for _ in range(_ITERATIONS):
         gram = x @ x.transpose(-2, -1)
         x = a * x + (b * gram + c * gram @ gram) @ x
-    return x if wide else x.transpose(-2, -1)
+    done: torch.Tensor = x if wide else x.transpose(-2, -1)
+    return done
 
 
 class Muon(torch.optim.Optimizer):
