@@ -49,6 +49,9 @@ def logging_settings(*, level: str) -> dict[str, Any]:
             "trainer": {"level": level},
             "sandbox": {"level": level},
             "celery": {"level": level},
+            # "received" and "succeeded" of every sweep would bury what a person wants to read; failures are errors.
+            "celery.app.trace": {"level": "WARNING"},
+            "celery.worker.strategy": {"level": "WARNING"},
             "uvicorn": {"level": level, "handlers": ["stderr"], "propagate": False},
             "uvicorn.access": {"level": level, "handlers": ["stderr"], "propagate": False},
             "django.server": {"level": level, "handlers": ["stderr"], "propagate": False},
