@@ -52,15 +52,25 @@ def timeless(value: Any) -> Any:
     return [timeless(v) for v in value] if isinstance(value, list) else value
 
 
+def files_of(root: Path, folder: str) -> dict[str, Any]:
+    """Contents by name; JSON without its wall-clock fields."""
+    paths = [p for p in (root / folder).rglob("*") if p.is_file()]
+    return {
+        str(p.relative_to(root)): timeless(json.loads(p.read_text())) if p.suffix == ".json" else p.read_bytes()
+        for p in paths
+    }
+
+
 def assert_same_run(one: RunDirectory, other: RunDirectory) -> None:
     first, second = effective_events(one), effective_events(other)
     for a, b in zip(first, second, strict=False):
         assert a == b
     assert len(first) == len(second)
     for folder in ("tensors", "environments"):
-        files = {p.relative_to(one.root): p.read_bytes() for p in (one.root / folder).rglob("*") if p.is_file()}
-        others = {p.relative_to(other.root): p.read_bytes() for p in (other.root / folder).rglob("*") if p.is_file()}
-        assert files == others
+        files, others = files_of(one.root, folder), files_of(other.root, folder)
+        assert sorted(files) == sorted(others)
+        for name, content in files.items():
+            assert content == others[name], name
     newest = sorted(p.name for p in one.checkpoints.iterdir())[-1]
     a, b = one.checkpoints / newest, other.checkpoints / newest
     assert damage(a) == damage(b) == ""
