@@ -210,7 +210,7 @@ def test_a_missing_hint_is_never_shown_as_regret_zero(run: Any, viewer: Client) 
     point.state, point.regret, point.standard_error = "no_hint", None, None
     point.save()
     html = viewer.get(f"/runs/{run.pk}/environments/{point.environment_key}/").content.decode()
-    assert "no_hint: no regret" in html
+    assert "no hint, so no regret" in html
 
 
 # Episodes ------------------------------------------------------------------------------------------------------------

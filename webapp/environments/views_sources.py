@@ -115,8 +115,8 @@ def _spec(by_skill: list[selectors.SkillRegret]) -> dict[str, Any]:
 
 
 def _matrix(by_skill: list[selectors.SkillRegret], newest: int = 12) -> dict[str, Any]:
-    """Skills as rows, the newest regenerations as columns (oldest first)."""
-    rollouts = sorted({row.rollout for row in by_skill})[-newest:]
+    """Skills as rows, the newest regenerations as columns (newest first)."""
+    rollouts = sorted({row.rollout for row in by_skill}, reverse=True)[:newest]
     cells = {(row.skill, row.rollout): row for row in by_skill}
     skills = sorted({row.skill for row in by_skill})
     return {
@@ -131,4 +131,4 @@ def _states(by_skill: list[selectors.SkillRegret]) -> list[tuple[str, int]]:
     for row in by_skill:
         for state, count in row.states.items():
             totals[state] = totals.get(state, 0) + count
-    return sorted(totals.items(), key=lambda item: -item[1])
+    return [(state.replace("_", " "), count) for state, count in sorted(totals.items(), key=lambda item: -item[1])]

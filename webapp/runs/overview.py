@@ -128,8 +128,8 @@ def figures_of(*, run: Run) -> list[Figure]:
     belongs = regret is not None and error is not None and error.rollout == regret.rollout and error.value is not None
     half = 1.96 * error.value if belongs and error is not None and error.value is not None else None
     return [
-        figure("win_rate/unhinted", "win rate, unhinted", arm="unhinted"),
-        figure("win_rate/hinted", "win rate, hinted", arm="hinted"),
+        figure("win_rate/unhinted", "unhinted win rate", arm="unhinted"),
+        figure("win_rate/hinted", "hinted win rate", arm="hinted"),
         figure("regret/mean", "regret, 95 %", half_width=half),
         figure("designer/reward_mean", "designer reward"),
         figure("band/learnable_share", "learnable band", is_share=True),
