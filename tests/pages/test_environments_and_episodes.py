@@ -205,6 +205,15 @@ def test_regret_by_skill_leaves_out_what_has_none_and_counts_it(run: Any) -> Non
     assert (row.n, row.states) == (2, {"ok": 2, "no_hint": 1})
 
 
+def test_an_environment_that_was_just_written_opens_before_anything_is_measured(run: Any, viewer: Client) -> None:
+    run.regretpoints.all().delete()
+    run.designerrewards.all().delete()
+    run.episodes.all().delete()
+    key = run.environments.first().key
+    for path in ("latest/", "environments/", f"environments/{key}/", "regret/", ""):
+        assert viewer.get(f"/runs/{run.pk}/{path}").status_code == 200, path
+
+
 def test_a_missing_hint_is_never_shown_as_regret_zero(run: Any, viewer: Client) -> None:
     point = run.regretpoints.first()
     point.state, point.regret, point.standard_error = "no_hint", None, None

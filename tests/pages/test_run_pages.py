@@ -287,7 +287,7 @@ def test_settings_say_what_differs_from_the_preset(run: Any, viewer: Client) -> 
     rows = {row["spec"].path: row for group in context["groups"] for row in group["rows"]}
     assert rows["schedule.regenerate_every"]["differs"]  # 2 here, 4 in the preset
     assert (rows["schedule.regenerate_every"]["text"], rows["schedule.regenerate_every"]["other"]) == ("2", "4")
-    assert not rows["engine.deterministic"]["differs"]
+    assert not rows["engine.threads"]["differs"]
     assert context["changed"] == sum(row["differs"] for row in rows.values())
 
 

@@ -60,6 +60,16 @@ class Measured:
     regret: RegretPoint | None = None
     reward: DesignerReward | None = None
 
+    @property
+    def regret_value(self) -> float | None:
+        """None while it is not measured, and where it cannot be."""
+        return self.regret.regret if self.regret else None
+
+    @property
+    def regret_error(self) -> float | None:
+        """Standard error of the regret."""
+        return self.regret.standard_error if self.regret else None
+
 
 @dataclass(frozen=True, kw_only=True)
 class Listed:
