@@ -150,4 +150,4 @@ def browser_page(browser: Any, live_site: str) -> Iterator[Any]:
     context.close()
     expected = page.expected_statuses
     left = [text for text in problems if not any(str(status) in text for status in expected)]
-    assert left == []
+    assert left == [], left
