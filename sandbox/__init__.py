@@ -4,7 +4,7 @@ from sandbox.errors import EnvironmentFault, FaultKind, HostError, SandboxUnavai
 from sandbox.facade import Sandbox
 from sandbox.host import SandboxHost
 from sandbox.isolation.tiers import TIERS
-from sandbox.limits import Limits
+from sandbox.limits import GuessRule, Limits
 from sandbox.results import EnvironmentHandle, EpisodeHandle, Opened, Report, StageOutcome, Stepped
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "EnvironmentHandle",
     "EpisodeHandle",
     "FaultKind",
+    "GuessRule",
     "HostError",
     "Limits",
     "Opened",

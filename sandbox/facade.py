@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar
 from sandbox.errors import EnvironmentFault, HostError
 from sandbox.gates import DEFAULT_SEEDS
 from sandbox.host import SandboxHost
-from sandbox.limits import Limits
+from sandbox.limits import GuessRule, Limits
 from sandbox.results import EnvironmentHandle, EpisodeHandle, Opened, Report, Stepped
 
 _T = TypeVar("_T")
@@ -99,9 +99,15 @@ class Sandbox:
         """Actions of `solution()` right after `reset(seed)`, as written by the program; None when there are none."""
         return self._call(self._host.solution(env, seed, max_turns))
 
-    def examine(self, source: str, kind: str = "game", seeds: Sequence[int] = DEFAULT_SEEDS) -> Report:
+    def examine(
+        self,
+        source: str,
+        kind: str = "game",
+        seeds: Sequence[int] = DEFAULT_SEEDS,
+        guess: GuessRule = GuessRule(),  # noqa: B008 - frozen
+    ) -> Report:
         """The gates `parse` to `solvable` in fresh workers; raises `HostError` only for the machinery."""
-        return self._call(self._host.examine(source, kind, seeds))
+        return self._call(self._host.examine(source, kind, seeds, guess))
 
     def statistics(self) -> dict[str, int]:
         """Counts since the start, and what is open now."""

@@ -16,6 +16,7 @@ from typing import Any
 
 from sandbox.errors import EnvironmentFault
 from sandbox.host import SandboxHost
+from sandbox.limits import GuessRule
 from sandbox.players import options_of, random_action
 from sandbox.results import EnvironmentHandle, Opened, Report, StageOutcome, StageResult, Stepped
 
@@ -23,8 +24,7 @@ STAGES: tuple[str, ...] = ("parse", "load", "contract", "determinism", "interact
 KINDS: tuple[str, ...] = ("game",)
 DEFAULT_SEEDS: tuple[int, ...] = (42, 123, 7)
 TURNS = 25
-GUESS_SEEDS: tuple[int, ...] = tuple(range(1_000, 1_020))
-LARGEST_GUESS_RATE = 0.15
+_FIRST_GUESS_SEED = 1_000
 _CONTRACT_SEEDS = (42, 123)
 _PROBES = (r"\boxed{1}", r"\boxed{test}", r"\boxed{42}")
 _GARBAGE = (
@@ -70,8 +70,9 @@ class _Play:
 class Examination:
     """One run of the gates over one program."""
 
-    def __init__(self, host: SandboxHost, source: str, seeds: Sequence[int]) -> None:
+    def __init__(self, host: SandboxHost, source: str, seeds: Sequence[int], guess: GuessRule) -> None:
         """`seeds`: at least one; used by determinism, interactivity and solvable."""
+        self._guess = guess
         self._host = host
         self._source = source
         self._seeds = list(seeds)
@@ -185,16 +186,17 @@ class Examination:
         return _Passed(measures={"first_action_ends_frac": sum(ended) / len(ended)})
 
     async def not_guessable(self) -> _Passed:
-        """The random player wins at most 15 % of 20 seeds."""
-        plays = await self._play(self.main, GUESS_SEEDS, _random_choices(GUESS_SEEDS), TURNS)
+        """The random player wins at most the share of seeds the rule allows."""
+        seeds = range(_FIRST_GUESS_SEED, _FIRST_GUESS_SEED + self._guess.seeds)
+        plays = await self._play(self.main, seeds, _random_choices(seeds), TURNS)
         rate = sum(play.won for play in plays) / len(plays)
         turns = sum(len(play.actions) for play in plays) / len(plays)
         shown = [len(options_of(text)) for play in plays for text in play.observations[: max(1, len(play.actions))]]
         measures = {"guess_rate": rate, "turns": turns, "branching": sum(shown) / len(shown)}
-        if rate > LARGEST_GUESS_RATE:
+        if rate > self._guess.largest_rate:
             won = next(play for play in plays if play.won)
             raise _Failure(
-                f"a random player wins {rate:.0%} of {len(plays)} seeds, more than {LARGEST_GUESS_RATE:.0%}",
+                f"a random player wins {rate:.0%} of {len(plays)} seeds, more than {self._guess.largest_rate:.0%}",
                 evidence={**measures, "seed": won.seed, "actions": [text[:60] for text in won.actions]},
             )
         return _Passed(measures=measures)
@@ -219,13 +221,13 @@ class Examination:
         return _Passed(measures=measures)
 
 
-async def examine(host: SandboxHost, source: str, kind: str, seeds: Sequence[int]) -> Report:
+async def examine(host: SandboxHost, source: str, kind: str, seeds: Sequence[int], guess: GuessRule) -> Report:
     """Run all gates over one program; raises `ValueError` for an unknown kind or no seeds, `HostError` for the machine."""
     if kind not in KINDS:
         raise ValueError(f"kind must be one of {', '.join(KINDS)}, not {kind!r}")
     if not seeds:
         raise ValueError("examine needs at least one seed")
-    examination = Examination(host, source, seeds)
+    examination = Examination(host, source, seeds, guess)
     try:
         return await _run(host, examination)
     finally:

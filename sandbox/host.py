@@ -13,7 +13,7 @@ from typing import Any
 from sandbox.errors import EnvironmentFault, HostError, SandboxUnavailable
 from sandbox.inside.modules import flavour_of
 from sandbox.isolation.tiers import TIERS
-from sandbox.limits import Limits
+from sandbox.limits import GuessRule, Limits
 from sandbox.results import EnvironmentHandle, EpisodeHandle, Opened, Report, Stepped
 from sandbox.version import Counters, EpisodeRecord, Version
 from sandbox.worker_link import WorkerLink
@@ -223,11 +223,11 @@ class SandboxHost:
             if version.worker is not None:
                 version.submit(["end", episode.number], wait=False)
 
-    async def examine(self, source: str, kind: str, seeds: Sequence[int]) -> Report:
+    async def examine(self, source: str, kind: str, seeds: Sequence[int], guess: GuessRule) -> Report:
         """The gates `parse` to `solvable` (see `sandbox.gates`)."""
         from sandbox.gates import examine
 
-        return await examine(self, source, kind, seeds)
+        return await examine(self, source, kind, seeds, guess)
 
     def environments(self) -> list[EnvironmentHandle]:
         """Handles of all open environments."""

@@ -71,3 +71,11 @@ class Limits:
     def frame_bytes(self) -> int:
         """Largest request frame in bytes a worker accepts."""
         return 65_536 + max(6 * self.source_bytes, self.batch_items * (6 * self.action_chars + 200))
+
+
+@dataclass(frozen=True, slots=True)
+class GuessRule:
+    """The gate `not-guessable`: over `seeds` seeds the random player may win at most the share `largest_rate` (0 to 1)."""
+
+    seeds: int = 20
+    largest_rate: float = 0.15

@@ -185,9 +185,6 @@ class EngineConfig(Section):
     threads: int = setting(
         0, "CPU threads of the built-in engines; 0 measures at start and keeps the choice.", ge=0, le=1024
     )
-    deterministic: bool = setting(
-        True, "Fixed threads and batch order, so that a resumed run repeats bit for bit on the CPU."
-    )
     sampler_batch: int = setting(128, "Sequences the built-in sampler decodes at once.", ge=1, le=4096)
 
 

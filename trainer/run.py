@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sandbox import Limits, Sandbox, SandboxUnavailable
+from sandbox import GuessRule, Limits, Sandbox, SandboxUnavailable
 from trainer.checkpoint import Checkpoints, Loaded
 from trainer.config import FORMAT_VERSION, RunConfig
 from trainer.control import Control, StopRequest
@@ -144,7 +144,7 @@ def _do(this: _Attempt, open_engines: OpenEngines) -> None:
     if this.loaded is not None:
         this.problems.extend(state.load_dict(this.loaded.state))
     with ExitStack() as stack:
-        pool = EnvironmentPool(_open_sandbox(this.config), kind=this.config.environment_kind)
+        pool = _open_pool(this.config)
         stack.callback(pool.close)
         engines = open_engines(this.config, state.engine)
         stack.callback(engines.learner.close)
@@ -227,6 +227,11 @@ def _was_reported(run: RunDirectory, number: int, name: str) -> bool:
         if earlier < number
         for event in read_events(run, earlier)
     )
+
+
+def _open_pool(config: RunConfig) -> EnvironmentPool:
+    guess = GuessRule(seeds=config.gates.guess_seeds, largest_rate=config.gates.max_guess_rate)
+    return EnvironmentPool(_open_sandbox(config), kind=config.environment_kind, guess=guess)
 
 
 def _open_sandbox(config: RunConfig) -> Sandbox:

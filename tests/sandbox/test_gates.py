@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from sandbox import Report, Sandbox
+from sandbox import GuessRule, Report, Sandbox
 from sandbox.gates import STAGES
 from sandbox.players import options_of, random_action
 from tests.sandbox.programs import GUESS, environment
@@ -133,3 +133,13 @@ def test_the_random_player_reads_options_and_fills_placeholders() -> None:
     numbers = {int(random_action("no option", generator)[7:-1]) for _ in range(2000)}
     assert min(numbers) == 0
     assert max(numbers) == 100
+
+
+def test_the_guess_rule_says_how_many_seeds_and_how_many_wins(sandbox: Sandbox) -> None:
+    easy = next(case[1] for case in STOPPED if case[0] == "too easy")
+    refused = sandbox.examine(easy, guess=GuessRule(seeds=5, largest_rate=0.99))
+    assert (
+        "a random player wins 100% of 5 seeds, more than 99%" in refused.stages[STAGES.index("not-guessable")].message
+    )
+    allowed = sandbox.examine(easy, guess=GuessRule(seeds=5, largest_rate=1.0))
+    assert outcomes(allowed)["not-guessable"] == "passed"

@@ -7,7 +7,17 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from sandbox import EnvironmentFault, EnvironmentHandle, EpisodeHandle, HostError, Opened, Report, Sandbox, Stepped
+from sandbox import (
+    EnvironmentFault,
+    EnvironmentHandle,
+    EpisodeHandle,
+    GuessRule,
+    HostError,
+    Opened,
+    Report,
+    Sandbox,
+    Stepped,
+)
 from trainer.errors import InfrastructureError
 
 _T = TypeVar("_T")
@@ -17,8 +27,11 @@ _EXAMINED_AT_ONCE = 4
 class EnvironmentPool:
     """Loaded environments by key. `seconds` adds up the time spent waiting for the sandbox."""
 
-    def __init__(self, sandbox: Sandbox, *, kind: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, sandbox: Sandbox, *, kind: str, guess: GuessRule, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._sandbox = sandbox
+        self._guess = guess
         self._kind = kind
         self._clock = clock
         self._handles: dict[str, EnvironmentHandle | EnvironmentFault] = {}
@@ -32,7 +45,9 @@ class EnvironmentPool:
     def examine(self, sources: Sequence[str]) -> list[Report]:
         """The sandbox's gates over several programs, a few at once; verdicts in order. Raises `InfrastructureError`."""
         return self._timed(
-            lambda: list(self._threads.map(lambda source: self._sandbox.examine(source, self._kind), sources))
+            lambda: list(
+                self._threads.map(lambda source: self._sandbox.examine(source, self._kind, guess=self._guess), sources)
+            )
         )
 
     def reset_many(
