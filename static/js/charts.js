@@ -12,6 +12,15 @@
 
   const withAlpha = (color, alpha) => color.replace(/^rgb\(([^)]+)\)$/, `rgb($1 / ${alpha})`).replace(/, /g, " ");
 
+  // Short enough for the axis: 0.25, −1e−5, 2.00k.
+  function tickText(tick) {
+    if (tick === null) return "";
+    if (tick === 0) return "0";
+    const short = +tick.toPrecision(3);
+    if (Math.abs(short) >= 1) return num(short, Number.isInteger(short));
+    return (Math.abs(short) < 0.001 ? short.toExponential() : String(short)).replaceAll("-", "−");
+  }
+
   // Exponential moving average without the bias of its start; gaps stay gaps and do not enter it.
   function smoothed(values, weight) {
     if (!weight) return values;
@@ -211,7 +220,7 @@
       const shared = { stroke: color("--ink-3"), font, grid, ticks: { show: false } };
       return [
         { ...shared, size: 24, gap: 4, grid: { show: false }, space: 50, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 50000, 100000], values: (plot, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? String(tick) : "")) },
-        { ...shared, size: 50, gap: 6, space: 32, values: (plot, ticks) => ticks.map((tick) => (tick === null ? "" : tick === 0 ? "0" : Math.abs(tick) < 1 ? String(+tick.toPrecision(3)).replace("-", "−") : num(tick, Number.isInteger(tick)))) },
+        { ...shared, size: 50, gap: 6, space: 32, values: (plot, ticks) => ticks.map(tickText) },
       ];
     }
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from webapp.environments.selectors import regret_by_skill, statistics_by_offset, uses_of, with_measures
+from webapp.environments.selectors import statistics_by_offset, with_measures
+from webapp.environments.selectors_sources import regret_by_skill, uses_of
 from webapp.episodes.selectors import (
     PREVIEW_CHARACTERS,
     TURNS_A_PAGE,

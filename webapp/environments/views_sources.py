@@ -11,7 +11,7 @@ from django.views.decorators.http import require_safe
 from webapp.accounts.permissions import require_role
 from webapp.accounts.roles import Role
 from webapp.core.chips import FilterMenu, chosen_chips
-from webapp.environments import selectors
+from webapp.environments import selectors, selectors_sources
 from webapp.runs.page import run_context
 from webapp.runs.selectors import access_run
 
@@ -25,8 +25,10 @@ def memory(request: HttpRequest, run_id: int) -> HttpResponse:
     run = access_run(run_id=run_id)
     query = request.GET
     present = {"present": True, "removed": False}.get(query.get("state", ""))
-    page = selectors.list_memory(run=run, skill=query.get("skill", ""), present=present, cursor=query.get("after", ""))
-    uses = selectors.uses_of(run=run, keys=[record.environment_key for record in page.rows])
+    page = selectors_sources.list_memory(
+        run=run, skill=query.get("skill", ""), present=present, cursor=query.get("after", "")
+    )
+    uses = selectors_sources.uses_of(run=run, keys=[record.environment_key for record in page.rows])
     menus = [
         FilterMenu(name="skill", label="skill", values=selectors.skills_of(run=run)),
         FilterMenu(name="state", label="state", values=["present", "removed"]),
@@ -44,7 +46,7 @@ def corpus(request: HttpRequest, run_id: int) -> HttpResponse:
     """Documents the designer was shown."""
     run = access_run(run_id=run_id)
     search = request.GET.get("q", "").strip()[:200]
-    page = selectors.list_documents(run=run, search=search, cursor=request.GET.get("after", ""))
+    page = selectors_sources.list_documents(run=run, search=search, cursor=request.GET.get("after", ""))
     context = run_context(request, run, "corpus", page=page, search=search, chips=chosen_chips(request.GET, ("q",)))
     return render(request, "environments/corpus.html", dict(context))
 
@@ -54,7 +56,7 @@ def corpus(request: HttpRequest, run_id: int) -> HttpResponse:
 def document(request: HttpRequest, run_id: int, document_id: int) -> HttpResponse:
     """One document as the designer saw it, and what came of it."""
     run = access_run(run_id=run_id)
-    found = selectors.access_document(run=run, document_id=document_id)
+    found = selectors_sources.access_document(run=run, document_id=document_id)
     chosen = selectors.EnvironmentFilter(document=found.key)
     page, listed = selectors.list_environments(run=run, chosen=chosen, cursor=request.GET.get("after", ""))
     context = run_context(
@@ -69,8 +71,8 @@ def regret(request: HttpRequest, run_id: int) -> HttpResponse:
     """Regret per environment, and per skill over the regenerations with its uncertainty."""
     run = access_run(run_id=run_id)
     query = request.GET
-    page = selectors.list_regret(run=run, skill=query.get("skill", ""), cursor=query.get("after", ""))
-    by_skill = selectors.regret_by_skill(run=run)
+    page = selectors_sources.list_regret(run=run, skill=query.get("skill", ""), cursor=query.get("after", ""))
+    by_skill = selectors_sources.regret_by_skill(run=run)
     menus = [FilterMenu(name="skill", label="skill", values=selectors.skills_of(run=run))]
     context = run_context(
         request, run, "regret", page=page, matrix=_matrix(by_skill), menus=[menu.bound(query) for menu in menus if menu.values],
@@ -85,7 +87,7 @@ def regret_series(request: HttpRequest, run_id: int) -> HttpResponse:
     """Mean regret and its standard error per skill, in the form of the series endpoint."""
     run = access_run(run_id=run_id)
     series: dict[str, dict[str, Any]] = {}
-    for row in selectors.regret_by_skill(run=run):
+    for row in selectors_sources.regret_by_skill(run=run):
         for name, value in ((f"skill/{row.skill}", row.mean), (f"skill-error/{row.skill}", row.standard_error)):
             one = series.setdefault(name, {"x": [], "y": [], "total": 0, "missing": 0, "ghosts": []})
             one["x"].append(row.rollout)
@@ -95,7 +97,7 @@ def regret_series(request: HttpRequest, run_id: int) -> HttpResponse:
     return JsonResponse({"cursor": run.last_cursor, "series": series})
 
 
-def _spec(by_skill: list[selectors.SkillRegret]) -> dict[str, Any]:
+def _spec(by_skill: list[selectors_sources.SkillRegret]) -> dict[str, Any]:
     """What charts.js draws: one line per skill."""
     skills = sorted({row.skill for row in by_skill})
     lines = [
@@ -114,7 +116,7 @@ def _spec(by_skill: list[selectors.SkillRegret]) -> dict[str, Any]:
     }
 
 
-def _matrix(by_skill: list[selectors.SkillRegret], newest: int = 12) -> dict[str, Any]:
+def _matrix(by_skill: list[selectors_sources.SkillRegret], newest: int = 12) -> dict[str, Any]:
     """Skills as rows, the newest regenerations as columns (newest first)."""
     rollouts = sorted({row.rollout for row in by_skill}, reverse=True)[:newest]
     cells = {(row.skill, row.rollout): row for row in by_skill}
@@ -125,7 +127,7 @@ def _matrix(by_skill: list[selectors.SkillRegret], newest: int = 12) -> dict[str
     }
 
 
-def _states(by_skill: list[selectors.SkillRegret]) -> list[tuple[str, int]]:
+def _states(by_skill: list[selectors_sources.SkillRegret]) -> list[tuple[str, int]]:
     """How many measurements had which state, over the whole run."""
     totals: dict[str, int] = {}
     for row in by_skill:
