@@ -169,22 +169,15 @@ def test_a_service_that_ignores_its_stop_signals_is_killed(tmp_path: Path, stack
 
 
 def test_a_second_interrupt_does_not_wait_for_the_grace(tmp_path: Path, stacks: list[Stack]) -> None:
+    body = "signal.signal(15, lambda *_: print('asked to stop', flush=True)); [signal.pause() for _ in iter(int, 1)]"
     stack = Stack(
-        tmp_path,
-        'supervisor.start(service("deaf", "signal.signal(15, signal.SIG_IGN); [signal.pause() for _ in iter(int, 1)]", '
-        "stop=(StopStep(signal.SIGTERM, 600),)))",
+        tmp_path, f'supervisor.start(service("deaf", {json.dumps(body)}, stop=(StopStep(signal.SIGTERM, 600),)))'
     )
     stacks.append(stack)
     stack.wait_for("deaf is up")
     stack.process.send_signal(signal.SIGINT)
-    for _ in range(100):
-        if stack.process.poll() is not None:
-            break
-        stack.process.send_signal(signal.SIGINT)
-        try:
-            stack.process.wait(0.1)
-        except subprocess.TimeoutExpired:
-            continue
+    stack.wait_for("asked to stop")
+    stack.end()
     assert stack.process.returncode == 0
 
 
