@@ -12,7 +12,8 @@ import pytest
 
 from tests.browser.processes import elsewhere, running_worker
 from tests.browser_site import browser, browser_page, live_site
-from tests.pages.make_run import Maker, synthetic_config
+from tests.pages.make_run import Maker
+from tests.pages.synthetic import synthetic_config
 from tests.runs.processes import environment_of_tests
 
 __all__ = ["browser", "browser_page", "live_site"]

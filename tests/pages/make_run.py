@@ -16,7 +16,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.pages.synthetic import ATTACKS, CODE, NAMES, STAGES, metrics_of
+from tests.pages.synthetic import ATTACKS, CODE, NAMES, STAGES, hash_of, metrics_of, synthetic_config
 from trainer.config import RunConfig
 from trainer.eventlog import EventLog
 from trainer.events import (
@@ -347,22 +347,6 @@ class Maker:
             environment=item.key, skill=item.skill, variant="blend", win_rate=rate, regret=item.regret, anchor=anchor, regret_term=term,
             raw=raw, skill_mean=0.4, weight=8.0, reward=(raw - 0.4) * 8.0, faulty=False,
         ))  # fmt: skip
-
-
-def hash_of(key: str, play: int) -> int:
-    """A stable number for (environment, play)."""
-    return int.from_bytes(random.Random(f"{key}:{play}").randbytes(7), "big")
-
-
-def synthetic_config(*, rollouts: int = 24, environments: int = 6, plays: int = 8) -> RunConfig:
-    """Settings of a small run."""
-    return RunConfig.model_validate({
-        "preset": "demo", "description": "synthetic", "seed": 7, "prompts": "compact",
-        "model": {"context_tokens": 1024}, "designer": {"max_tokens": 640}, "agent": {"max_tokens": 48, "max_turns": 8},
-        "hint": {"max_tokens": 96},
-        "schedule": {"rollouts": rollouts, "environments": environments, "plays": plays, "hinted_plays": plays,
-                     "regenerate_every": 2, "designer_delay": 2},
-    })  # fmt: skip
 
 
 def make_run(

@@ -7,6 +7,8 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from trainer.config import RunConfig
+
 ATTACKS = (
     "<img src=x onerror=alert(1)>",
     "<svg/onload=alert(2)>",
@@ -99,3 +101,19 @@ def metrics_of(
         "time/design": 1.2, "time/play": 3.4 + noise(0, 0.3), "time/learn": 2.0, "time/rollout": 8 + noise(0, 0.5),
         "learn/tokens": 9000.0, "learn/rows": 96.0,
     }  # fmt: skip
+
+
+def hash_of(key: str, play: int) -> int:
+    """A stable number for (environment, play)."""
+    return int.from_bytes(random.Random(f"{key}:{play}").randbytes(7), "big")
+
+
+def synthetic_config(*, rollouts: int = 24, environments: int = 6, plays: int = 8) -> RunConfig:
+    """Settings of a small run."""
+    return RunConfig.model_validate({
+        "preset": "demo", "description": "synthetic", "seed": 7, "prompts": "compact",
+        "model": {"context_tokens": 1024}, "designer": {"max_tokens": 640}, "agent": {"max_tokens": 48, "max_turns": 8},
+        "hint": {"max_tokens": 96},
+        "schedule": {"rollouts": rollouts, "environments": environments, "plays": plays, "hinted_plays": plays,
+                     "regenerate_every": 2, "designer_delay": 2},
+    })  # fmt: skip
