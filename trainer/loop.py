@@ -110,7 +110,7 @@ def finish(session: Session, rollout: int) -> None:
         session.mark_finished()
         if saves:
             session.checkpoints.prepare(session.learner, session.finished)
-    session.meter.finish("save")
+    session.meter.finish("save", done=1)
     session.log.emit(MetricsReported(values=measure_rollout(session)))
     session.log.emit(RolloutFinished(**_summary(session, rollout)))
     session.log.sync()

@@ -51,9 +51,11 @@ class Meter:
         self._done[phase] = done
         self._report(phase, "progress")
 
-    def finish(self, phase: Phase) -> None:
-        """Announce that the phase is over."""
+    def finish(self, phase: Phase, *, done: int | None = None) -> None:
+        """Announce that the phase is over. `done`: units done, for phases that never announced any."""
         if phase in self._totals:
+            if done is not None:
+                self._done[phase] = done
             self._report(phase, "finished")
 
     def _report(self, phase: Phase, state: Literal["started", "progress", "finished"]) -> None:

@@ -56,7 +56,7 @@ def train(session: Session, batch: Batch, rollout: int) -> None:
         started = time.monotonic()
         session.policy.sampler.load_weights(session.learner.weights())
         session.model_seconds += time.monotonic() - started
-    session.meter.finish("sync")
+    session.meter.finish("sync", done=1)
 
 
 def due_samples(waiting: Sequence[DesignSample], rollout: int, *, delay: int, last: bool) -> list[DesignSample]:

@@ -284,3 +284,9 @@ def test_phases_of_a_regeneration_come_in_order(done: Finished) -> None:
         e["payload"]["phase"] for e in done.of("phase") if e["rollout"] == 0 and e["payload"]["state"] == "finished"
     ]
     assert phases == ["design", "gates", "hints", "play", "learn", "sync", "save"]
+
+
+def test_a_finished_save_or_sync_says_that_its_one_unit_is_done(done: Finished) -> None:
+    ended = [e["payload"] for e in done.of("phase") if e["payload"]["state"] == "finished"]
+    counts = {(p["phase"], p["done"], p["total"]) for p in ended if p["phase"] in ("sync", "save")}
+    assert counts == {("sync", 1, 1), ("save", 1, 1)}
