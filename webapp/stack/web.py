@@ -1,15 +1,20 @@
 """The web server's process: uvicorn on a socket that the supervisor has bound (``python -m webapp.stack.web FD``)."""
 
+import os
 import socket
 import sys
 
 import uvicorn
+
+from webapp.core.schema import refuse_old_schema
 
 _CLOSE_AFTER_S = 3
 
 
 def main() -> None:
     """Serve until SIGTERM. Not uvicorn's own --fd, which takes the socket for a unix one and so leaves Nagle's delay on."""
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "webapp.settings")
+    refuse_old_schema()
     listener = socket.socket(fileno=int(sys.argv[1]))
     config = uvicorn.Config(
         "webapp.asgi:application",

@@ -16,11 +16,14 @@ from celery import signals
 from celery.bin.celery import main as celery_main
 from celery.platforms import SecurityWarning
 
+from webapp.core.schema import refuse_old_schema
 from webapp.stack.child import die_with_parent
 
 
 def main() -> None:
     """Run the worker until it is told to stop."""
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "webapp.settings")
+    refuse_old_schema()
     ready_file = Path(sys.argv[1])
     worker_pid = os.getpid()
 
