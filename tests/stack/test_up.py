@@ -277,15 +277,21 @@ def test_given_services_are_used_and_parts_can_run_on_different_machines(tmp_pat
     with throwaway_services() as services:
         urls = {name: services[name] for name in ("DATABASE_URL", "REDIS_URL")}
         person = Person(tmp_path / "home", SPADEWORK_PORT="8495", **urls)
-        started = person.start(arguments=("--only", "gpu"))
-        assert "using the database of DATABASE_URL" in started.text()
-        assert "using the broker of REDIS_URL" in started.text()
-        assert list(person.state()) == ["gpu"]
-        started.end()
-        assert started.process.returncode == 0
-        assert not (person.home / "postgres" / "data").exists()
+        refused = person.run(
+            "up", "--only", "gpu"
+        )  # nobody has run the migrations: a worker must not do it behind the web part
+        assert refused.returncode == 1
+        assert "migrations have not been run on this database" in refused.stderr
         with psycopg.connect(services["DATABASE_URL"]) as connection:
             assert connection.execute("SELECT to_regclass('django_migrations')").fetchone() == (None,)
+        for parts in (("web",), ("gpu",)):
+            started = person.start(arguments=tuple(word for part in parts for word in ("--only", part)))
+            assert "using the database of DATABASE_URL" in started.text()
+            assert "using the broker of REDIS_URL" in started.text()
+            assert list(person.state()) == list(parts)
+            started.end()
+            assert started.process.returncode == 0
+        assert not (person.home / "postgres" / "data").exists()
 
 
 def test_in_the_background_a_wrong_setting_is_told_too(tmp_path: Path) -> None:
