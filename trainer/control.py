@@ -11,18 +11,33 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from trainer.errors import Cancelled
 from trainer.eventlog import EventLog
-from trainer.events import CommandAcknowledged, EnvironmentStateChanged, MemoryRemoved, RunStateChanged
+from trainer.events import (
+    CommandAcknowledged,
+    EnvironmentStateChanged,
+    EnvironmentWeighted,
+    MemoryRemoved,
+    MemoryRestored,
+    RunStateChanged,
+)
 from trainer.rundir import RunDirectory
 from trainer.state import TrainingState
 
 _PAUSE_POLL_S = 0.2
 _MAX_LINE_BYTES = 1_000_000
-Action = Literal["pause", "resume", "stop", "checkpoint", "quarantine", "release"]
-_FOR_THE_RUN = {"quarantine", "release"}
+Action = Literal[
+    "pause", "resume", "stop", "checkpoint", "quarantine", "release", "down_weight", "purge_memory", "restore_memory"
+]
+_FOR_THE_RUN = {"quarantine", "release", "down_weight", "purge_memory", "restore_memory"}
 
 
 class Command(BaseModel):
-    """One line of control.jsonl."""
+    """One line of control.jsonl.
+
+    `environment` is a key ("r0004-s03") and names what is judged; memory records go by the key of their environment.
+    `weight` belongs to `down_weight`: above 0, at most 1. From the rollout of the answer on, the advantages of every sample that comes
+    from the environment (its unhinted episodes, and its design when that is trained) are multiplied by it after they were normalised;
+    group statistics, sample counts and metrics of rewards stay as they are. 1 restores it; to leave an environment out, quarantine it.
+    """
 
     model_config = ConfigDict(extra="ignore")
 
@@ -31,6 +46,7 @@ class Command(BaseModel):
     attempt: int | None = None
     action: Action
     environment: str | None = None
+    weight: float | None = None
     reason: str = ""
 
 
@@ -121,6 +137,12 @@ class Control:
                 self._acknowledge(command.id, command.action, True, self.save_now())
             case "quarantine" | "release":
                 self._change_quarantine(command)
+            case "down_weight":
+                self._change_weight(command)
+            case "purge_memory":
+                self._purge(command)
+            case "restore_memory":
+                self._restore(command)
 
     def _change_pause(self, paused: bool, reason: str) -> None:
         if paused == self._paused:
@@ -130,9 +152,8 @@ class Control:
         self._log.sync()
 
     def _change_quarantine(self, command: Command) -> None:
-        key = command.environment or ""
-        if not self._is_known(key):
-            self._acknowledge(command.id, command.action, False, f"this run has no environment {key!r}")
+        key = self._known_key(command)
+        if key is None:
             return
         out = key in self._state.quarantined
         if command.action == "quarantine":
@@ -150,14 +171,59 @@ class Control:
                 EnvironmentStateChanged(environment=key, state=self._state_after_release(key), reason=command.reason)
             )
 
+    def _change_weight(self, command: Command) -> None:
+        key, weight = self._known_key(command), command.weight
+        if key is None:
+            return
+        if weight is None or not 0 < weight <= 1:
+            self._acknowledge(
+                command.id, command.action, False, f"weight must be above 0 and at most 1, and is {weight}"
+            )
+            return
+        same = weight == self._state.training_weight(key)
+        self._acknowledge(command.id, command.action, not same, f"its weight already is {weight:g}" if same else "")
+        if not same:
+            self._state.weights[key] = weight
+            self._log.emit(EnvironmentWeighted(environment=key, weight=weight, reason=command.reason))
+
+    def _purge(self, command: Command) -> None:
+        """Take a record out of the memory; it is kept aside in the state, so that it can be put back."""
+        key = self._known_key(command)
+        if key is None:
+            return
+        found = self._state.memory.purge(key)
+        why = "" if found else f"the memory holds no record of {key}"
+        self._acknowledge(command.id, command.action, found, why)
+        if found:
+            self._log.emit(MemoryRemoved(environment=key, reason="purged"))
+
+    def _restore(self, command: Command) -> None:
+        key = self._known_key(command)
+        if key is None:
+            return
+        try:
+            removed = self._state.memory.restore(key)
+        except ValueError as error:
+            self._acknowledge(command.id, command.action, False, str(error))
+            return
+        self._acknowledge(command.id, command.action, True, "")
+        self._log.emit(MemoryRestored(environment=key, reason=command.reason))
+        for old in removed:
+            self._log.emit(MemoryRemoved(environment=old.environment, reason="oldest"))
+
     def _state_after_release(self, key: str) -> Literal["active", "barred", "retired"]:
         if key in self._state.barred:
             return "barred"
         return "active" if any(e.key == key for e in self._state.environments) else "retired"
 
-    def _is_known(self, key: str) -> bool:
-        """Every environment of the run has its folder; the name is checked before it becomes part of a path."""
-        return key.replace("-", "").isalnum() and self._run.environment(key).is_dir()
+    def _known_key(self, command: Command) -> str | None:
+        """The command's environment; None, after refusing the command, when this run has no such environment."""
+        key = command.environment or ""
+        # Every environment of the run has its folder; the name is checked before it becomes part of a path.
+        if key.replace("-", "").isalnum() and self._run.environment(key).is_dir():
+            return key
+        self._acknowledge(command.id, command.action, False, f"this run has no environment {key!r}")
+        return None
 
     def _acknowledge(self, command: str, action: str, accepted: bool, message: str) -> None:
         self._log.emit(

@@ -204,6 +204,13 @@ class MemoryRemoved(Payload):
     reason: Literal["oldest", "quarantined", "purged"]
 
 
+class MemoryRestored(Payload):
+    """A purged record is back in its old place."""
+
+    environment: str
+    reason: str = ""
+
+
 class DesignerRewarded(Payload):
     """A designer sample's window is complete and it joins this rollout's batch. `reward` is None when masked."""
 
@@ -217,7 +224,8 @@ class DesignerRewarded(Payload):
     raw: float
     skill_mean: float | None
     weight: float
-    reward: float | None
+    environment_weight: float = 1.0  # what a person gave the environment (`down_weight`)
+    reward: float | None  # (raw − skill_mean) · weight · environment_weight: what is trained
     faulty: bool
     flushed: bool = False  # trained at the end of the run
 
@@ -226,6 +234,14 @@ class EnvironmentStateChanged(Payload):
     environment: str
     state: Literal["active", "barred", "quarantined", "retired"]
     reason: str
+
+
+class EnvironmentWeighted(Payload):
+    """From this rollout on the advantages of the environment's samples are multiplied by `weight`, in (0, 1]."""
+
+    environment: str
+    weight: float
+    reason: str = ""
 
 
 class MetricsReported(Payload):
@@ -278,8 +294,10 @@ KINDS: dict[str, type[Payload]] = {
     "regret": RegretMeasured,
     "memory_added": MemoryAdded,
     "memory_removed": MemoryRemoved,
+    "memory_restored": MemoryRestored,
     "designer_reward": DesignerRewarded,
     "environment_state": EnvironmentStateChanged,
+    "environment_weight": EnvironmentWeighted,
     "metrics": MetricsReported,
     "checkpoint": CheckpointSaved,
     "command": CommandAcknowledged,

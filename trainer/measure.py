@@ -74,6 +74,7 @@ def _groups(session: Session) -> Values:
         "band/learnable_share": _share(low <= sum(g) / len(g) <= high for g in rewards),
         "pool/environments": float(len({e.environment for e in session.record.episodes})),
         "pool/barred": float(sum(state.is_out(e.key) for e in state.environments)),
+        "pool/down_weighted": float(sum(state.training_weight(e.key) < 1 for e in state.environments)),
     }
 
 

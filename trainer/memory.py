@@ -53,6 +53,7 @@ class Memory:
     def __init__(self, config: MemoryConfig) -> None:
         self._config = config
         self.records: list[MemoryRecord] = []
+        self.purged: list[MemoryRecord] = []
 
     def add(self, record: MemoryRecord) -> list[MemoryRecord]:
         """Keep the record (its snippet cut); returns the records that had to leave."""
@@ -64,11 +65,43 @@ class Memory:
         return removed
 
     def remove(self, environment: str) -> bool:
-        """Forget an environment; False when it was not remembered."""
-        kept = [r for r in self.records if r.environment != environment]
-        found = len(kept) < len(self.records)
-        self.records = kept
+        """Forget an environment for good; False when it was not remembered."""
+        found = self._take(environment) is not None
+        self.purged = [r for r in self.purged if r.environment != environment]
         return found
+
+    def purge(self, environment: str) -> bool:
+        """Show an environment to no designer any more until `restore`; False when it is not remembered.
+
+        Its place is free for another record. As many purged records can be brought back as the memory holds; the oldest leave first.
+        """
+        record = self._take(environment)
+        if record is None:
+            return False
+        self.purged = sorted([*self.purged, record], key=_age)[-self._config.size :]
+        return True
+
+    def restore(self, environment: str) -> list[MemoryRecord]:
+        """Put a purged record back where it was; returns the records that had to leave for it.
+
+        Raises `ValueError` when there is none, or when it would be the oldest of a full memory and leave at once.
+        """
+        record = next((r for r in self.purged if r.environment == environment), None)
+        if record is None:
+            raise ValueError(f"no purged memory record of {environment} is kept")
+        records = sorted([*self.records, record], key=_age)
+        removed, kept = records[: -self._config.size], records[-self._config.size :]
+        if record in removed:
+            raise ValueError(f"the memory is full of records newer than {environment}")
+        self.purged.remove(record)
+        self.records = kept
+        return removed
+
+    def _take(self, environment: str) -> MemoryRecord | None:
+        record = next((r for r in self.records if r.environment == environment), None)
+        if record is not None:
+            self.records.remove(record)
+        return record
 
     def example_pool(self, skill: str, *, count: int) -> list[MemoryRecord]:
         """Records an example can be drawn from: inside the band, the top max(3·count, 10) by regret."""
@@ -94,8 +127,20 @@ class Memory:
     def state(self) -> list[dict[str, Any]]:
         return [asdict(r) for r in self.records]
 
-    def load_state(self, state: Sequence[Mapping[str, Any]]) -> None:
-        self.records = [MemoryRecord(**{**r, "tags": tuple(r["tags"])}) for r in state]
+    def purged_state(self) -> list[dict[str, Any]]:
+        return [asdict(r) for r in self.purged]
+
+    def load_state(self, state: Sequence[Mapping[str, Any]], purged: Sequence[Mapping[str, Any]] = ()) -> None:
+        self.records, self.purged = [_from_dict(r) for r in state], [_from_dict(r) for r in purged]
+
+
+def _from_dict(values: Mapping[str, Any]) -> MemoryRecord:
+    return MemoryRecord(**{**values, "tags": tuple(values["tags"])})
+
+
+def _age(record: MemoryRecord) -> tuple[int, int, str]:
+    """Sorts as records were added: by rollout, then by slot (the number at the end of the key, zero-padded to two digits)."""
+    return record.rollout, len(record.environment), record.environment
 
 
 def _draw(

@@ -59,6 +59,7 @@ _TABLE = [
     ),
     Metric("pool/environments", "environments", "Environments played in this rollout."),
     Metric("pool/barred", "environments", "Environments of the current set that are barred or quarantined."),
+    Metric("pool/down_weighted", "environments", "Environments of the current set a person has down-weighted."),
     Metric("gates/pass_rate", "fraction", "Design attempts that passed all gates.", "candidates"),
     Metric("gates/candidates", "candidates", "Design attempts of this rollout."),
     Metric("gates/slots_filled", "fraction", "Slots that ended with an environment.", "environments"),

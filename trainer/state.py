@@ -64,6 +64,7 @@ class TrainingState:
     baseline: dict[str, float] = field(default_factory=dict)
     barred: dict[str, str] = field(default_factory=dict)
     quarantined: dict[str, str] = field(default_factory=dict)
+    weights: dict[str, float] = field(default_factory=dict)  # (0, 1], as people have set them
     control_offset: int = 0
     totals: dict[str, int] = field(default_factory=dict)
     engine: dict[str, Any] = field(default_factory=dict)  # what was measured at the first start (threads)
@@ -79,6 +80,10 @@ class TrainingState:
 
     def is_out(self, key: str) -> bool:
         return key in self.barred or key in self.quarantined
+
+    def training_weight(self, key: str) -> float:
+        """Factor on the advantages of the environment's samples; 1 unless a person has changed it."""
+        return self.weights.get(key, 1.0)
 
     def sample_of(self, key: str) -> DesignSample | None:
         return next((s for s in self.waiting if s.environment == key), None)
@@ -96,11 +101,13 @@ class TrainingState:
             "environments": [asdict(e) for e in self.environments],
             "waiting": [_sample_to_dict(s) for s in self.waiting],
             "memory": self.memory.state(),
+            "purged": self.memory.purged_state(),
             "corpus": self.corpus.state() if self.corpus else None,
             "trackers": self.trackers.state(),
             "baseline": dict(self.baseline),
             "barred": dict(self.barred),
             "quarantined": dict(self.quarantined),
+            "weights": dict(self.weights),
             "control_offset": self.control_offset,
             "totals": dict(self.totals),
             "engine": dict(self.engine),
@@ -115,11 +122,12 @@ class TrainingState:
         self.next_rollout = int(values["next_rollout"])
         self.environments = [Environment(**e) for e in values["environments"]]
         self.waiting = [_sample_from_dict(s) for s in values["waiting"]]
-        self.memory.load_state(values["memory"])
+        self.memory.load_state(values["memory"], values.get("purged", ()))
         self.trackers.load_state(values["trackers"])
         self.baseline = dict(values["baseline"])
         self.barred = dict(values["barred"])
         self.quarantined = dict(values["quarantined"])
+        self.weights = dict(values.get("weights", {}))
         self.control_offset = int(values["control_offset"])
         self.totals = dict(values["totals"])
         self.engine = dict(values["engine"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from trainer.events import DesignerRewarded, Warned
 from trainer.learn.advantage import ema_advantages, ema_update, group_advantages
@@ -72,7 +72,8 @@ def _add_agent_samples(session: Session, batch: Batch, episodes: Sequence[Episod
             groups.setdefault(episode.environment.key, []).append(episode)
     for key, group in groups.items():
         rewards = [e.reward for e in group if e.reward is not None]
-        advantages = _advantages(session, key, rewards)
+        weight = session.state.training_weight(key)
+        advantages = [weight * advantage for advantage in _advantages(session, key, rewards)]
         batch.agent_rewards += rewards
         batch.agent_advantages += advantages
         for episode, advantage in zip(group, advantages, strict=True):
@@ -132,7 +133,13 @@ def _add_designer_samples(session: Session, batch: Batch, rollout: int) -> None:
         interval=config.schedule.regenerate_every,
         cap=config.reward.designer_weight_cap,
     )
-    scored = score_designs([s.design() for s in due], config=config.reward, weight=weight, trackers=state.trackers)
+    designs = [s.design() for s in due]
+    scored = [
+        score
+        if score.reward is None
+        else replace(score, reward=score.reward * state.training_weight(score.environment))
+        for score in score_designs(designs, config=config.reward, weight=weight, trackers=state.trackers)
+    ]
     session.record.scored, session.record.designer_weight = scored, weight
     for sample, score in zip(due, scored, strict=True):
         flushed = sample.rollout + config.schedule.designer_delay > rollout
@@ -157,6 +164,7 @@ def _reward_event(
         raw=score.raw,
         skill_mean=score.skill_mean,
         weight=weight,
+        environment_weight=session.state.training_weight(score.environment),
         reward=score.reward if session.config.designer.train else None,
         faulty=sample.faulty,
         flushed=flushed,

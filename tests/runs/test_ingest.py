@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from tests.runs.eventwriter import EventWriter
-from webapp.environments.models import Candidate, CorpusDocument, Environment, MemoryRecord, RegretPoint
+from webapp.environments.models import (
+    Candidate,
+    CorpusDocument,
+    DesignerReward,
+    Environment,
+    MemoryRecord,
+    RegretPoint,
+)
 from webapp.episodes.models import Episode, Transcript
 from webapp.runs import eventlog
 from webapp.runs.ingest import Ingester
@@ -308,3 +315,25 @@ def test_an_earlier_attempt_read_late_does_not_move_the_run(run: Run, ingester: 
     run.refresh_from_db()
     assert (run.status, run.attempt) == ("starting", 2)
     assert Attempt.objects.get(run=run, number=1).reported_state == "paused"
+
+
+def test_weights_and_restored_records_reach_the_rows(run: Run, writer: EventWriter, ingester: Ingester) -> None:
+    key = "r0000-s00"
+    writer.start()
+    writer.rollouts(range(1))
+    writer.emit("environment_weight", environment=key, weight=0.25, reason="easy to game")
+    writer.emit("memory_removed", environment=key, reason="purged")
+    ingester.drain()
+    assert Environment.objects.get(run=run, key=key).training_weight == 0.25
+    record = MemoryRecord.objects.get(run=run, environment_key=key)
+    assert (record.removed_rollout, record.removed_reason) == (0, "purged")
+    writer.emit("memory_restored", environment=key)
+    writer.emit(
+        "designer_reward", environment=key, skill="Optimization", variant="blend", win_rate=0.5, regret=0.1, anchor=1.0,
+        regret_term=0.5, raw=0.8, skill_mean=0.4, weight=2.0, environment_weight=0.25, reward=0.2, faulty=False,
+    )  # fmt: skip
+    ingester.drain()
+    record.refresh_from_db()
+    assert (record.removed_rollout, record.removed_attempt, record.removed_reason) == (None, None, "")
+    assert DesignerReward.objects.get(run=run, environment_key=key).environment_weight == 0.25
+    assert not Event.objects.filter(run=run, kind="ingest_warning").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,12 @@ from celery import current_app
 from trainer.config import RunConfig
 from trainer.presets import load_preset
 from webapp.accounts.models import AuditEntry, User
-from webapp.environments.models import Environment
+from webapp.environments.models import Environment, MemoryRecord
 from webapp.runs import configuration, dispatch, journal, services
 from webapp.runs.errors import ActRefused, InvalidConfig, RunNotFound
 from webapp.runs.models import Command, Event, Run
 from webapp.runs.states import ACTS, FINAL, MOVES, Status, acts_in, sources
+from webapp.runs.supervision import relay
 
 pytestmark = pytest.mark.django_db
 
@@ -183,6 +185,37 @@ def test_a_quarantine_holds_for_the_run_and_names_the_environment(run: Run, oper
     in_state(run, "completed")
     with pytest.raises(ActRefused, match="no trainer will read this"):
         services.release_environment(actor=operator, run_id=run.pk, environment_key="r0000-s00")
+
+
+def test_weights_and_purges_are_asked_for_the_run_and_audited(run: Run, operator: User) -> None:
+    key = "r0000-s00"
+    place = {"run": run, "attempt": 1, "rollout": 0, "skill": "Optimization", "class_name": "TankEnv"}
+    environment = Environment.objects.create(
+        **place, key=key, slot=0, code="x", code_digest="0", candidate_key=f"{key}-a1", added_at=run.created_at
+    )
+    record = MemoryRecord.objects.create(
+        **place, environment=environment, environment_key=key, snippet="x", success_share=0.5
+    )
+    who = {"actor": operator, "run_id": run.pk, "environment_key": key}
+    command = services.down_weight_environment(**who, weight=0.25, reason="easy to game")
+    assert (command.action, command.attempt, command.environment, command.weight) == ("down_weight", None, key, 0.25)
+    assert json.loads(relay._line(command))["weight"] == 0.25
+    audited = AuditEntry.objects.get(action="environment.down_weighted")
+    assert audited.detail == {"run": run.slug, "reason": "easy to game", "weight": 0.25}
+    for weight in (0.0, 1.01, -1.0, float("nan")):
+        with pytest.raises(ActRefused, match="above 0 and at most 1"):
+            services.down_weight_environment(**who, weight=weight)
+    with pytest.raises(ActRefused, match="No purged memory record of r0000-s00"):
+        services.restore_memory_record(**who)
+    assert services.purge_memory_record(**who).action == "purge_memory"
+    record.removed_rollout, record.removed_reason = 1, "purged"
+    record.save()
+    assert services.restore_memory_record(**who).action == "restore_memory"
+    with pytest.raises(ActRefused, match="No memory record of r0000-s00"):
+        services.purge_memory_record(**who)
+    assert list(AuditEntry.objects.filter(action__startswith="memory.").order_by("pk").values_list("action", flat=True)) == [
+        "memory.purged", "memory.restored",
+    ]  # fmt: skip
 
 
 def test_an_unknown_run_is_not_found(operator: User) -> None:

@@ -6,6 +6,8 @@ import json
 import random
 from pathlib import Path
 
+import pytest
+
 from trainer.config import MemoryConfig
 from trainer.memory import Memory, MemoryRecord
 
@@ -92,3 +94,53 @@ def test_two_examples_are_different_records() -> None:
     for seed in range(20):
         names = [r.environment for r in memory.recall("math", rng=random.Random(seed)).examples]
         assert sorted(names) == ["a", "b"]
+
+
+def names(memory: Memory) -> list[str]:
+    return [r.environment for r in memory.records]
+
+
+def aged(*records: str) -> list[MemoryRecord]:
+    """Records of the rollouts their keys name."""
+    return [MemoryRecord(key, "math", "Env", "", 0.5, 0.1, int(key[1:5])) for key in records]
+
+
+def test_a_purged_record_comes_back_to_its_old_place() -> None:
+    keys = ["r0000-s00", "r0000-s99", "r0000-s100", "r0004-s00"]
+    memory = filled(MemoryConfig(), aged(*keys))
+    assert memory.purge("r0000-s99") and not memory.purge("r0000-s99")
+    assert names(memory) == ["r0000-s00", "r0000-s100", "r0004-s00"]
+    assert memory.restore("r0000-s99") == []
+    assert names(memory) == keys
+    with pytest.raises(ValueError, match="no purged memory record of r0000-s99"):
+        memory.restore("r0000-s99")
+
+
+def test_in_a_full_memory_a_restored_record_displaces_an_older_one_or_stays_out() -> None:
+    memory = filled(MemoryConfig(size=2), aged("r0000-s00", "r0000-s01"))
+    memory.purge("r0000-s01")
+    memory.add(*aged("r0004-s00"))
+    assert [r.environment for r in memory.restore("r0000-s01")] == ["r0000-s00"]
+    assert names(memory) == ["r0000-s01", "r0004-s00"]
+    memory.purge("r0000-s01")
+    memory.add(*aged("r0004-s01"))
+    with pytest.raises(ValueError, match="full of records newer than r0000-s01"):
+        memory.restore("r0000-s01")
+    assert names(memory) == ["r0004-s00", "r0004-s01"]
+
+
+def test_a_purged_environment_that_is_quarantined_cannot_be_restored() -> None:
+    memory = filled(MemoryConfig(), aged("r0000-s00"))
+    memory.purge("r0000-s00")
+    assert not memory.remove("r0000-s00")
+    with pytest.raises(ValueError, match="no purged"):
+        memory.restore("r0000-s00")
+
+
+def test_purged_records_survive_json() -> None:
+    memory = filled(MemoryConfig(), aged("r0000-s00", "r0000-s01"))
+    memory.purge("r0000-s00")
+    other = Memory(MemoryConfig())
+    other.load_state(json.loads(json.dumps(memory.state())), json.loads(json.dumps(memory.purged_state())))
+    other.restore("r0000-s00")
+    assert names(other) == ["r0000-s00", "r0000-s01"]

@@ -94,6 +94,7 @@ class Environment(Recorded):
     state = models.TextField(choices=State.choices, default=State.ACTIVE)
     state_reason = models.TextField(blank=True, default="")
     state_rollout = models.IntegerField(null=True)  # since when `state` holds
+    training_weight = models.FloatField(default=1.0)  # factor on the advantages of its samples, in (0, 1]
 
     class Meta:
         constraints = (
@@ -152,6 +153,9 @@ class DesignerReward(Recorded):
     raw = models.FloatField()
     skill_mean = models.FloatField(null=True)
     weight = models.FloatField()
+    environment_weight = models.FloatField(
+        default=1.0
+    )  # training_weight when the reward was computed; part of `reward`
     reward = models.FloatField(null=True)
     faulty = models.BooleanField()
     flushed = models.BooleanField(default=False)

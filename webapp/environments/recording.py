@@ -11,9 +11,11 @@ from trainer.events import (
     DocumentUsed,
     EnvironmentAdded,
     EnvironmentStateChanged,
+    EnvironmentWeighted,
     HintWritten,
     MemoryAdded,
     MemoryRemoved,
+    MemoryRestored,
     RegretMeasured,
 )
 from webapp.environments.models import (
@@ -111,6 +113,14 @@ def record_state(recording: Recording, line: Line, payload: EnvironmentStateChan
     return compact(payload, id=environment.pk if environment else None)
 
 
+def record_weight(recording: Recording, line: Line, payload: EnvironmentWeighted) -> dict[str, Any]:
+    """A person changed how much the environment's samples count. After a resume the trainer reads the command again and says so again."""
+    environment = recording.environment(payload.environment)
+    if environment is not None:
+        Environment.objects.filter(pk=environment.pk).update(training_weight=payload.weight)
+    return compact(payload, id=environment.pk if environment else None)
+
+
 def record_regret(recording: Recording, line: Line, payload: RegretMeasured) -> dict[str, Any]:
     """Regret of an environment, at offset 0."""
     environment = recording.environment(payload.environment)
@@ -156,14 +166,25 @@ def record_memory_removed(recording: Recording, line: Line, payload: MemoryRemov
     return compact(payload, id=environment.pk if environment else None)
 
 
+def record_memory_restored(recording: Recording, line: Line, payload: MemoryRestored) -> dict[str, Any]:
+    """A purged record is back. After a resume the trainer reads the command again and says so again."""
+    MemoryRecord.objects.filter(
+        run=recording.run, environment_key=payload.environment, superseded=False, removed_reason="purged"
+    ).update(removed_rollout=None, removed_attempt=None, removed_reason="")
+    environment = recording.environment(payload.environment)
+    return compact(payload, id=environment.pk if environment else None)
+
+
 HANDLERS: dict[str, Handler] = {
     "document": record_document,
     "candidate": record_candidate,
     "environment": record_environment,
     "hint": record_hint,
     "environment_state": record_state,
+    "environment_weight": record_weight,
     "regret": record_regret,
     "designer_reward": record_designer_reward,
     "memory_added": record_memory_added,
     "memory_removed": record_memory_removed,
+    "memory_restored": record_memory_restored,
 }

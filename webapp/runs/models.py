@@ -181,13 +181,16 @@ class Checkpoint(Recorded):
 class Command(models.Model):
     """What somebody asked the trainer to do, and what became of it."""
 
-    ACTIONS = ("pause", "resume", "stop", "checkpoint", "quarantine", "release")
+    ACTIONS = (
+        "pause", "resume", "stop", "checkpoint", "quarantine", "release", "down_weight", "purge_memory", "restore_memory",
+    )  # fmt: skip
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4)
     run = models.ForeignKey(Run, models.CASCADE, related_name="commands")
     attempt = models.IntegerField(null=True)  # None: holds for the run, whatever the attempt
     action = models.TextField(choices=[(action, action) for action in ACTIONS])
     environment = models.TextField(null=True)  # key
+    weight = models.FloatField(null=True)  # of down_weight: factor on the environment's advantages, in (0, 1]
     reason = models.TextField(blank=True, default="")
     by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)

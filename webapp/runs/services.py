@@ -14,7 +14,7 @@ from django.utils.text import slugify
 from trainer.config import RunConfig
 from webapp.accounts.audit import record
 from webapp.accounts.models import User
-from webapp.environments.models import Environment
+from webapp.environments.models import Environment, MemoryRecord
 from webapp.runs import dispatch, journal
 from webapp.runs.configuration import parse_config, why_not_startable
 from webapp.runs.errors import ActRefused, RunNotFound
@@ -25,6 +25,13 @@ from webapp.runs.storable import storable_text
 NAME_CHARS = 120
 TAG_CHARS = 40
 TAGS = 20
+_AUDITED = {
+    "quarantine": "environment.quarantined",
+    "release": "environment.released",
+    "down_weight": "environment.down_weighted",
+    "purge_memory": "memory.purged",
+    "restore_memory": "memory.restored",
+}
 
 
 def runs_directory() -> Path:
@@ -207,7 +214,40 @@ def release_environment(*, actor: User, run_id: int, environment_key: str, reaso
     return _judge(actor=actor, run_id=run_id, key=environment_key, action="release", reason=reason)
 
 
-def _judge(*, actor: User, run_id: int, key: str, action: str, reason: str) -> Command:
+@transaction.atomic
+def down_weight_environment(
+    *, actor: User, run_id: int, environment_key: str, weight: float, reason: str = ""
+) -> Command:
+    """Ask the trainer to multiply the advantages of the environment's samples by ``weight``, in (0, 1]; 1 restores. Raises ActRefused."""
+    if not 0 < weight <= 1:
+        raise ActRefused(
+            f"A weight is above 0 and at most 1, not {weight:g}; to leave an environment out, quarantine it."
+        )
+    return _judge(actor=actor, run_id=run_id, key=environment_key, action="down_weight", reason=reason, weight=weight)
+
+
+@transaction.atomic
+def purge_memory_record(*, actor: User, run_id: int, environment_key: str, reason: str = "") -> Command:
+    """Ask the trainer to show the environment to no designer any more. Raises ActRefused when the memory does not hold it."""
+    _require_record(run_id=run_id, key=environment_key, purged=False)
+    return _judge(actor=actor, run_id=run_id, key=environment_key, action="purge_memory", reason=reason)
+
+
+@transaction.atomic
+def restore_memory_record(*, actor: User, run_id: int, environment_key: str, reason: str = "") -> Command:
+    """Undo a purge. Raises ActRefused when the record was not purged."""
+    _require_record(run_id=run_id, key=environment_key, purged=True)
+    return _judge(actor=actor, run_id=run_id, key=environment_key, action="restore_memory", reason=reason)
+
+
+def _require_record(*, run_id: int, key: str, purged: bool) -> None:
+    rows = MemoryRecord.objects.filter(run_id=run_id, environment_key=key, superseded=False)
+    rows = rows.filter(removed_reason="purged") if purged else rows.filter(removed_rollout=None)
+    if not rows.exists():
+        raise ActRefused(f"No {'purged ' if purged else ''}memory record of {key} is there.")
+
+
+def _judge(*, actor: User, run_id: int, key: str, action: str, reason: str, weight: float | None = None) -> Command:
     run = _locked(run_id)
     if run.status in (Status.DRAFT, Status.COMPLETED):
         raise ActRefused(
@@ -216,17 +256,27 @@ def _judge(*, actor: User, run_id: int, key: str, action: str, reason: str) -> C
     environment = Environment.objects.filter(run=run, key=key, superseded=False).first()
     if environment is None:
         raise ActRefused(f"{run} has no environment {key!r}")
-    record(actor=actor, action=f"environment.{action}d", target=environment, detail={"run": run.slug, "reason": reason})
-    return _ask(actor=actor, run=run, action=action, reason=reason, environment=key)
+    detail = {"run": run.slug, "reason": reason} | ({} if weight is None else {"weight": weight})
+    record(actor=actor, action=_AUDITED[action], target=environment, detail=detail)
+    return _ask(actor=actor, run=run, action=action, reason=reason, environment=key, weight=weight)
 
 
-def _ask(*, actor: User, run: Run, action: str, reason: str, environment: str | None = None) -> Command:
+def _ask(
+    *,
+    actor: User,
+    run: Run,
+    action: str,
+    reason: str,
+    environment: str | None = None,
+    weight: float | None = None,
+) -> Command:
     """Store the command; the supervisor of an active run passes it on. Only judgements outlive the attempt."""
     command = Command.objects.create(
         run=run,
         attempt=None if environment is not None else run.attempt,
         action=action,
         environment=environment,
+        weight=weight,
         reason=storable_text(reason),
         by=actor,
     )
@@ -234,6 +284,7 @@ def _ask(*, actor: User, run: Run, action: str, reason: str, environment: str | 
         "id": str(command.pk),
         "action": action,
         "environment": environment,
+        "weight": weight,
         "by": actor.get_username(),
         "reason": reason,
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -46,16 +47,15 @@ def at(kind: str, rollout: int, **fields: Any) -> When:
     return lambda k, p, r: k == kind and r == rollout and all(p.get(n) == v for n, v in fields.items())
 
 
-def send(
-    action: str, *, attempt: int | None = 1, environment: str | None = None, reason: str = ""
-) -> Callable[[RunDirectory], None]:
+def send(action: str, *, attempt: int | None = 1, number: int = 1, **fields: Any) -> Callable[[RunDirectory], None]:
     line = {
-        "id": f"{action}-1",
+        "id": f"{action}-{number}",
         "time": 0.0,
         "attempt": attempt,
         "action": action,
-        "environment": environment,
-        "reason": reason,
+        "environment": None,
+        "reason": "",
+        **fields,
     }
 
     def write(run: RunDirectory) -> None:
@@ -199,3 +199,156 @@ def test_a_command_that_is_still_being_written_waits_for_its_end(tmp_path: Path)
 
     driven = Driven(tmp_path / "run", (at("rollout_started", 1), half), (at("rollout_started", 2), rest))
     assert driven.answers()["s"]["effective_rollout"] == 2
+
+
+def judge(action: str, environment: str, *, number: int = 1, **fields: Any) -> Callable[[RunDirectory], None]:
+    return send(action, attempt=None, number=number, environment=environment, **fields)
+
+
+def rows_of(driven: Driven, update: int, key: str, role: str) -> dict[str, list[float]]:
+    """Advantages by sample of one environment in one update."""
+    found: dict[str, list[float]] = {}
+    for row in driven.engines.learner.batches[update]:
+        if row.role == role and row.sample.startswith(key):
+            found.setdefault(row.sample, []).append(row.advantage)
+    return found
+
+
+def test_a_down_weighted_environments_samples_count_by_its_weight(tmp_path: Path) -> None:
+    key = "r0000-s01"
+    plain = Driven(tmp_path / "plain")
+    driven = Driven(tmp_path / "run", (at("regret", 0), judge("down_weight", key, weight=0.25)))
+    answer = driven.answers()["down_weight-1"]
+    assert (answer["accepted"], answer["effective_rollout"]) == (True, 0)
+    assert [e["payload"] for e in driven.of("environment_weight")] == [
+        {"environment": key, "weight": 0.25, "reason": ""}
+    ]
+    before, after = rows_of(plain, 0, key, "agent"), rows_of(driven, 0, key, "agent")
+    assert any(a for advantages in before.values() for a in advantages)
+    assert after == {sample: [0.25 * a for a in advantages] for sample, advantages in before.items()}
+    other = "r0000-s00"
+    assert rows_of(driven, 0, other, "agent") == rows_of(plain, 0, other, "agent")
+    reward = next(e["payload"] for e in driven.of("designer_reward") if e["payload"]["environment"] == key)
+    assert reward["environment_weight"] == 0.25
+    assert reward["reward"] == (reward["raw"] - reward["skill_mean"]) * reward["weight"] * 0.25
+    due = next(e["rollout"] for e in driven.of("designer_reward") if e["payload"]["environment"] == key)
+    assert rows_of(driven, due, key, "designer") == {key: [reward["reward"]]}
+    metrics = {e["rollout"]: e["payload"]["values"] for e in driven.of("metrics")}
+    assert metrics[0]["pool/down_weighted"] == 1
+    assert metrics[0]["samples/agent"] == len(rows_of(plain, 0, "r", "agent"))
+
+
+def test_weight_1_restores_and_the_same_weight_twice_changes_nothing(tmp_path: Path) -> None:
+    key = "r0000-s01"
+    driven = Driven(
+        tmp_path / "run",
+        (at("rollout_started", 0), judge("down_weight", key, weight=0.5, number=0)),  # not there yet
+        (at("regret", 0), judge("down_weight", key, weight=0.5)),
+        (at("regret", 0), judge("down_weight", key, weight=0.5, number=2)),
+        (at("rollout_started", 1), judge("down_weight", key, weight=1.0, number=3)),
+        (at("episode", 1), judge("down_weight", key, weight=1.0, number=4)),
+    )
+    answers = driven.answers()
+    assert [answers[f"down_weight-{n}"]["accepted"] for n in range(5)] == [False, True, False, True, False]
+    assert answers["down_weight-0"]["message"] == "this run has no environment 'r0000-s01'"
+    assert answers["down_weight-2"]["message"] == "its weight already is 0.5"
+    assert [e["payload"]["weight"] for e in driven.of("environment_weight")] == [0.5, 1.0]
+    rows = rows_of(
+        Driven(tmp_path / "plain", (at("regret", 0), judge("down_weight", key, weight=0.5))), 0, key, "agent"
+    )
+    assert rows_of(driven, 0, key, "agent") == rows
+
+
+def test_a_weight_that_is_none_is_refused_by_its_range(tmp_path: Path) -> None:
+    def write(run: RunDirectory) -> None:
+        with run.control.open("a") as file:
+            for number, weight in enumerate(("0", "-1", "1.5", "NaN", "null")):
+                file.write(
+                    f'{{"id": "w{number}", "action": "down_weight", "environment": "r0000-s01", "weight": {weight}}}\n'
+                )
+
+    driven = Driven(tmp_path / "run", (at("rollout_started", 1), write))
+    messages = [driven.answers()[f"w{n}"] for n in range(5)]
+    assert not any(m["accepted"] for m in messages)
+    assert [m["message"].split(", and is ")[1] for m in messages] == ["0.0", "-1.0", "1.5", "nan", "None"]
+    assert driven.of("environment_weight") == []
+
+
+def test_a_purged_record_is_shown_no_more_until_it_is_restored(tmp_path: Path) -> None:
+    one_skill: dict[str, Any] = {
+        "schedule__skills": ["Optimization"],
+        "schedule__active_skills": 1,
+        "memory__band_low": 0.0,
+        "memory__band_high": 1.0,
+    }
+    shown = Driven(tmp_path / "plain", **one_skill)
+    used = [
+        key for c in shown.of("candidate") for key in (*c["payload"]["examples"], *c["payload"]["counter_examples"])
+    ]
+    key = max(sorted(set(used)), key=used.count)
+    born = int(key[1:5])
+    purged = Driven(
+        tmp_path / "purged",
+        (at("memory_added", born, environment=key), judge("purge_memory", key, reason="odd")),
+        **one_skill,
+    )
+    assert purged.answers()["purge_memory-1"]["accepted"]
+    assert {"environment": key, "reason": "purged"} in [e["payload"] for e in purged.of("memory_removed")]
+    later = [c["payload"] for c in purged.of("candidate") if c["rollout"] > born]
+    assert later and not any(key in (*c["examples"], *c["counter_examples"]) for c in later)
+    restored = Driven(
+        tmp_path / "restored",
+        (at("memory_added", born, environment=key), judge("purge_memory", key)),
+        (at("memory_removed", born, environment=key), judge("restore_memory", key)),
+        **one_skill,
+    )
+    assert [e["payload"]["environment"] for e in restored.of("memory_restored")] == [key]
+    assert [c["payload"]["examples"] for c in restored.of("candidate")] == [
+        c["payload"]["examples"] for c in shown.of("candidate")
+    ]
+
+
+def test_purging_and_restoring_what_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
+    driven = Driven(
+        tmp_path / "run",
+        (at("rollout_started", 1), judge("restore_memory", "r0000-s00")),
+        (at("rollout_started", 1), judge("purge_memory", "r0000-s00")),
+        (at("rollout_started", 1), judge("purge_memory", "r0000-s00", number=2)),
+        (at("rollout_started", 1), judge("purge_memory", "r0099-s00", number=3)),
+    )
+    answers = driven.answers()
+    assert answers["restore_memory-1"]["message"] == "no purged memory record of r0000-s00 is kept"
+    assert answers["purge_memory-1"]["accepted"]
+    assert answers["purge_memory-2"]["message"] == "the memory holds no record of r0000-s00"
+    assert answers["purge_memory-3"]["message"] == "this run has no environment 'r0099-s00'"
+
+
+def test_judgements_survive_a_stop_and_resume(tmp_path: Path) -> None:
+    judgements = (
+        (at("rollout_started", 1), judge("down_weight", "r0000-s01", weight=0.5)),
+        (at("rollout_started", 1), judge("purge_memory", "r0000-s00")),
+    )
+    whole = Driven(tmp_path / "whole", *judgements)
+    stopped = Driven(tmp_path / "run", *judgements, (at("rollout_started", 2), send("stop")))
+    assert attempt(stopped.run, FakeEngines()) == 0
+    assert not any(e["kind"] == "command" for e in read_events(stopped.run, 2))
+    ends = [json.loads((run.checkpoint(6) / "state" / "state.json").read_text()) for run in (whole.run, stopped.run)]
+    assert [end["weights"] for end in ends] == [{"r0000-s01": 0.5}] * 2
+    assert [[r["environment"] for r in end["purged"]] for end in ends] == [["r0000-s00"]] * 2
+    for name in ("model/model.safetensors", "state/waiting.safetensors"):
+        assert (stopped.run.checkpoint(6) / name).read_bytes() == (whole.run.checkpoint(6) / name).read_bytes()
+
+
+def test_judgements_made_after_the_checkpoint_are_read_again_by_the_next_attempt(tmp_path: Path) -> None:
+    driven = Driven(
+        tmp_path / "run",
+        (at("rollout_started", 4), judge("down_weight", "r0000-s01", weight=0.5)),
+        (at("environment_weight", 4), send("stop")),
+        checkpoint__every=3,
+    )
+    shutil.rmtree(driven.run.checkpoint(4))  # as if the process had been killed instead
+    assert attempt(driven.run, FakeEngines()) == 0
+    events = list(read_events(driven.run, 2))
+    assert events[0]["payload"]["start_rollout"] == 3
+    answer = next(e for e in events if e["kind"] == "command")["payload"]
+    assert (answer["command"], answer["accepted"], answer["effective_rollout"]) == ("down_weight-1", True, 3)

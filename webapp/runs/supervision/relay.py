@@ -54,6 +54,7 @@ def _line(command: Command) -> str:
         "attempt": command.attempt,
         "action": command.action,
         "environment": command.environment,
+        "weight": command.weight,
         "reason": command.reason,
     }
     return json.dumps(entry) + "\n"
