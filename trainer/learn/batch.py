@@ -1,7 +1,7 @@
 """From training rows to packed tensors: minibatches of whole samples, micro-batches by a token budget.
 
-Nothing the learner computes depends on how rows are split or ordered here (beyond rounding): a token's weight in its minibatch is
-fixed by `token_weights` before packing.
+Nothing the learner computes depends on how rows are split, ordered or shared out over ranks here (beyond rounding): a token's weight in
+its minibatch is fixed by `token_weights` before packing.
 
 Shapes: T packed tokens, N mask-1 tokens of the pack.
 """
@@ -16,6 +16,7 @@ import torch
 from trainer.learn.engine import TrainRow
 from trainer.learn.loss import token_weights
 from trainer.learn.packed import Pack, pack_sequences
+from trainer.learn.ranks import OneRank, Ranks, share
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,20 +79,31 @@ def plan_packs(lengths: Sequence[int], budget: int) -> list[list[int]]:
 
 
 def build_packs(
-    rows: Sequence[TrainRow], *, budget: int, rollout: int, all_count: bool, dtype: torch.dtype, device: torch.device
+    rows: Sequence[TrainRow],
+    *,
+    budget: int,
+    rollout: int,
+    all_count: bool,
+    dtype: torch.dtype,
+    device: torch.device,
+    ranks: Ranks | None = None,
 ) -> list[RowPack]:
-    """Pack one minibatch. Rows with advantage 0 cannot move a weight and are packed apart, unless `all_count` (KL or entropy terms).
+    """Pack one minibatch; returns this rank's share of the packs, none of them when there are fewer packs than ranks.
 
-    Rows without a mask-1 token are counted as samples but need no forward pass.
+    Rows with advantage 0 cannot move a weight and are packed apart, unless `all_count` (KL or entropy terms). Rows without a mask-1 token
+    are counted as samples but need no forward pass.
     """
+    ranks = ranks or OneRank()
     samples = len({(row.role, row.sample) for row in rows})
     weights = token_weights([sum(row.mask) for row in rows], [row.weight for row in rows], samples)
     packs = []
     for live in (True, False):
         chosen = [i for i, row in enumerate(rows) if any(row.mask) and (all_count or row.advantage != 0.0) == live]
         lengths = [len(rows[i].prompt_ids) + len(rows[i].token_ids) for i in chosen]
-        for group in plan_packs(lengths, budget):
-            members = [chosen[i] for i in group]
+        # Smaller packs than the budget allows where every rank would not get one otherwise.
+        groups = plan_packs(lengths, min(budget, -(-sum(lengths) // ranks.count)))
+        for mine in sorted(share([sum(lengths[i] for i in group) for group in groups], ranks.count)[ranks.index]):
+            members = [chosen[i] for i in groups[mine]]
             packs.append(
                 _row_pack([rows[i] for i in members], [weights[i] for i in members], rollout, live, dtype, device)
             )

@@ -1,9 +1,9 @@
-"""The plain torch learner: packed forward, exact GRPO loss, AdamW. One process, CPU or one GPU.
+"""The plain torch learner: packed forward, exact GRPO loss, AdamW. One CPU or GPU process, or ranks that each hold the whole model.
 
 With dtype bf16 the weights and the optimiser stay fp32 and the forward pass runs under autocast; checkpoints hold the fp32 weights, so a
 resumed run continues with the same numbers.
 
-Left out on purpose: sharding over ranks and offloading, which belong to the DeepSpeed learner.
+Left out on purpose: weights and optimiser sharded over ranks, and offloading, which belong to the DeepSpeed learner.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from trainer.learn.batch import RowPack, build_packs, check_rows, split_minibatc
 from trainer.learn.engine import Learner, TrainRow
 from trainer.learn.loss import LossTokens, grpo_loss
 from trainer.learn.packed import packed_hidden, register_packed_attention, selected_logprobs
+from trainer.learn.ranks import OneRank, Ranks
 from trainer.learn.tally import Tally
 from trainer.weights import load_model, load_tokenizer, read_weights, resolve_device
 
@@ -39,8 +40,12 @@ class PlainLearner(Learner):
         seed: int,
         autocast: bool = False,
         reference: Any | None = None,
+        ranks: Ranks | None = None,
     ) -> None:
-        """`model` holds fp32 (or fp64) weights; `reference`, the frozen start weights, is needed when `loss.kl_coef` > 0."""
+        """`model` holds fp32 (or fp64) weights; `reference`, the frozen start weights, is needed when `loss.kl_coef` > 0.
+
+        With several `ranks` each process makes the same learner and is given the same rows.
+        """
         if loss.kl_coef > 0 and reference is None:
             raise ValueError("loss.kl_coef > 0 needs the reference model")
         if getattr(model.config, "final_logit_softcapping", None):
@@ -49,6 +54,7 @@ class PlainLearner(Learner):
             )
         self._model, self._tokenizer, self._reference = model, tokenizer, reference
         self._loss, self._optim, self._autocast = loss, optim, autocast
+        self._ranks = ranks or OneRank()
         self._generator = torch.Generator().manual_seed(seed)
         self._updates = 0
         self._optimizer = torch.optim.AdamW(
@@ -99,7 +105,7 @@ class PlainLearner(Learner):
         steps = len(packed) * self._optim.epochs
         before = self._snapshot() if steps > 1 else None
         old = [[self._score(self._model, pack)[0] if steps > 1 else None for pack in packs] for packs in packed]
-        tally = Tally()
+        tally = Tally(self._ranks)
         for _epoch in range(self._optim.epochs):
             for packs, old_logps in zip(packed, old, strict=True):
                 self._step(packs, old_logps, tally, before)
@@ -140,6 +146,7 @@ class PlainLearner(Learner):
             if pack.has_gradient:
                 sums.total.backward()  # type: ignore[no-untyped-call]
             tally.add(sums, tokens, pack.current_N)
+        self._ranks.add(p.grad for p in self._model.parameters() if p.grad is not None)
         grad_norm = float(torch.nn.utils.clip_grad_norm_(self._model.parameters(), self._optim.grad_clip))
         total = tally.finish_step(grad_norm)
         if not (math.isfinite(total) and math.isfinite(grad_norm)):
@@ -161,6 +168,7 @@ class PlainLearner(Learner):
             all_count=self._loss.kl_coef > 0 or self._loss.entropy_coef > 0,
             dtype=parameter.dtype,
             device=parameter.device,
+            ranks=self._ranks,
         )
 
     def _forward(self, model: Any, pack: RowPack) -> tuple[torch.Tensor, torch.Tensor]:
@@ -233,6 +241,7 @@ class PlainLearner(Learner):
             "device": str(parameter.device),
             "dtype": "bfloat16" if self._autocast else str(parameter.dtype).removeprefix("torch."),
             "threads": torch.get_num_threads(),
+            "ranks": self._ranks.count,
             "parameters": sum(p.numel() for p in self._model.parameters()),
             "updates": self._updates,
         }
