@@ -52,7 +52,7 @@ class DistributedRanks(Ranks):
         for group in by_type.values():
             flat = torch.cat([tensor.reshape(-1) for tensor in group])
             torch.distributed.all_reduce(flat, op=torch.distributed.ReduceOp.SUM)
-            for tensor, part in zip(group, flat.split([t.numel() for t in group]), strict=True):
+            for tensor, part in zip(group, torch.split(flat, [t.numel() for t in group]), strict=True):
                 tensor.copy_(part.view_as(tensor))
 
     def largest(self, tensor: torch.Tensor) -> None:
