@@ -161,6 +161,17 @@ class OptimConfig(Section):
     minibatches: int = setting(1, "Optimiser steps per pass over the batch.", ge=1, le=64)
     epochs: int = setting(1, "Passes over the batch.", ge=1, le=16)
     micro_batch_tokens: int = setting(16384, "Tokens of one forward and backward pass.", unit="tokens", ge=64)
+    activation_checkpointing: bool = setting(
+        False, "Compute activations again in the backward pass: a third more time for much less memory."
+    )
+
+
+class LoraConfig(Section):
+    rank: int = setting(0, "Rank of the LoRA adapters that are trained; 0 trains all weights.", ge=0, le=4096)
+    alpha: float = setting(32.0, "The adapters' change is multiplied by alpha / rank.", gt=0, le=10_000)
+    modules: tuple[str, ...] = setting(
+        (), "Names of the linear layers that get adapters, such as q_proj; none: all but the output head."
+    )
 
 
 class GatesConfig(Section):
@@ -219,6 +230,7 @@ class RunConfig(Section):
     advantage: AdvantageConfig = AdvantageConfig()
     loss: LossConfig = LossConfig()
     optim: OptimConfig = OptimConfig()
+    lora: LoraConfig = LoraConfig()
     gates: GatesConfig = GatesConfig()
     sandbox: SandboxConfig = SandboxConfig()
     engine: EngineConfig = EngineConfig()

@@ -62,6 +62,7 @@ def _open_learner(config: RunConfig, directory: Path) -> Learner:
         device=config.engine.device,
         seed=stable_seed(config.seed, "learner"),
         reference_directory=directory,
+        lora=config.lora,
     )
 
 

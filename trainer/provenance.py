@@ -13,6 +13,7 @@ from typing import Any
 _PACKAGES = (
     "torch",
     "transformers",
+    "peft",
     "tokenizers",
     "safetensors",
     "numpy",

@@ -1,7 +1,7 @@
 """The plain torch learner: packed forward, exact GRPO loss, AdamW. One CPU or GPU process, or ranks that each hold the whole model.
 
 With dtype bf16 the weights and the optimiser stay fp32 and the forward pass runs under autocast; checkpoints hold the fp32 weights, so a
-resumed run continues with the same numbers.
+resumed run continues with the same numbers. With LoRA (`trainer/learn/lora.py`) only the adapters are trained.
 
 Left out on purpose: weights and optimiser sharded over ranks, and offloading, which belong to the DeepSpeed learner.
 """
@@ -16,10 +16,11 @@ from typing import Any, Literal
 
 import torch
 
-from trainer.config import LossConfig, OptimConfig
+from trainer.config import LoraConfig, LossConfig, OptimConfig
 from trainer.errors import InfrastructureError, UserError
 from trainer.learn.batch import RowPack, build_packs, check_rows, split_minibatches
 from trainer.learn.engine import Learner, TrainRow
+from trainer.learn.lora import Adapters
 from trainer.learn.loss import LossTokens, grpo_loss
 from trainer.learn.packed import packed_hidden, register_packed_attention, selected_logprobs
 from trainer.learn.ranks import OneRank, Ranks
@@ -41,12 +42,15 @@ class PlainLearner(Learner):
         autocast: bool = False,
         reference: Any | None = None,
         ranks: Ranks | None = None,
+        adapters: Adapters | None = None,
     ) -> None:
         """`model` holds fp32 (or fp64) weights; `reference`, the frozen start weights, is needed when `loss.kl_coef` > 0.
 
+        `adapters` are those added to `model`; they make a reference unnecessary.
+
         With several `ranks` each process makes the same learner and is given the same rows.
         """
-        if loss.kl_coef > 0 and reference is None:
+        if loss.kl_coef > 0 and reference is None and adapters is None:
             raise ValueError("loss.kl_coef > 0 needs the reference model")
         if getattr(model.config, "final_logit_softcapping", None):
             raise UserError(
@@ -54,11 +58,12 @@ class PlainLearner(Learner):
             )
         self._model, self._tokenizer, self._reference = model, tokenizer, reference
         self._loss, self._optim, self._autocast = loss, optim, autocast
-        self._ranks = ranks or OneRank()
+        self._ranks, self._adapters = ranks or OneRank(), adapters
+        self._trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self._generator = torch.Generator().manual_seed(seed)
         self._updates = 0
         self._optimizer = torch.optim.AdamW(
-            model.parameters(),
+            self._trained,
             lr=optim.learning_rate,
             betas=(optim.beta1, optim.beta2),
             weight_decay=optim.weight_decay,
@@ -77,25 +82,35 @@ class PlainLearner(Learner):
         device: str,
         seed: int,
         reference_directory: Path,
-        activation_checkpointing: bool = False,
+        lora: LoraConfig | None = None,
     ) -> PlainLearner:
         """Load a model directory. `reference_directory` (the weights the run started from) is read only when `loss.kl_coef` > 0.
 
-        `activation_checkpointing` trades a third more compute for the memory of the layers' activations.
-        Raises `UserError` when a directory is unsuitable.
+        Raises `UserError` when a directory or `lora.modules` is unsuitable.
         """
         attention, place = register_packed_attention(), str(resolve_device(device))
         model = load_model(path, dtype=torch.float32, device=place, attention=attention)
-        if activation_checkpointing:
+        if optim.activation_checkpointing:
             model.gradient_checkpointing_enable({"use_reentrant": False})
+        adapters = Adapters(model, lora, seed=seed) if lora is not None and lora.rank else None
         reference = None
-        if loss.kl_coef > 0:
+        if loss.kl_coef > 0 and adapters is None:
             # bf16 is enough for weights that never change: autocast would round them to it anyway.
             number = torch.bfloat16 if dtype == "bf16" else torch.float32
             reference = load_model(reference_directory, dtype=number, device=place, attention=attention)
             reference.requires_grad_(False).eval()
         tokenizer = load_tokenizer(path)
-        return cls(model, tokenizer, loss=loss, optim=optim, seed=seed, autocast=dtype == "bf16", reference=reference)
+        autocast = dtype == "bf16"
+        return cls(
+            model,
+            tokenizer,
+            loss=loss,
+            optim=optim,
+            seed=seed,
+            autocast=autocast,
+            reference=reference,
+            adapters=adapters,
+        )
 
     def update(self, rows: Sequence[TrainRow], *, rollout: int) -> Mapping[str, float | None]:
         """See `Learner`. Old log-probs are those of the weights at the start; an update of one step reads them off its own forward pass."""
@@ -112,6 +127,7 @@ class PlainLearner(Learner):
         self._updates += 1
         return {
             **tally.metrics(),
+            **({} if self._loss.kl_coef else {"loss/kl": None}),
             "optim/lr": self._optim.learning_rate,
             "learn/rows": float(len(rows)),
             "learn/tokens": float(sum(len(row.prompt_ids) + len(row.token_ids) for row in rows)),
@@ -126,18 +142,17 @@ class PlainLearner(Learner):
     ) -> None:
         """One optimiser step over the packs of a minibatch."""
         # Zeros instead of None: with no gradient at all, momentum and weight decay act as they would on a zero gradient.
-        for parameter in self._model.parameters():
+        for parameter in self._trained:
             parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.zero_()
         tally.start_step()
         for pack, old_logps in zip(packs, old, strict=True):
             with torch.set_grad_enabled(pack.has_gradient):
                 new_logps, entropy = self._forward(self._model, pack)
-                reference = self._score(self._reference, pack)[0] if self._reference is not None else None
                 tokens = LossTokens(
                     new_logps_N=new_logps,
                     old_logps_N=new_logps.detach() if old_logps is None else old_logps,
                     sampler_logps_N=pack.sampler_logps_N,
-                    reference_logps_N=reference,
+                    reference_logps_N=self._reference_logps(pack),
                     entropy_N=entropy,
                     advantages_N=pack.advantages_N,
                     weights_N=pack.weights_N,
@@ -146,8 +161,8 @@ class PlainLearner(Learner):
             if pack.has_gradient:
                 sums.total.backward()  # type: ignore[no-untyped-call]
             tally.add(sums, tokens, pack.current_N)
-        self._ranks.add(p.grad for p in self._model.parameters() if p.grad is not None)
-        grad_norm = float(torch.nn.utils.clip_grad_norm_(self._model.parameters(), self._optim.grad_clip))
+        self._ranks.add(parameter.grad for parameter in self._trained if parameter.grad is not None)
+        grad_norm = float(torch.nn.utils.clip_grad_norm_(self._trained, self._optim.grad_clip))
         total = tally.finish_step(grad_norm)
         if not (math.isfinite(total) and math.isfinite(grad_norm)):
             if before is not None:
@@ -183,13 +198,24 @@ class PlainLearner(Learner):
     def _score(self, model: Any, pack: RowPack) -> tuple[torch.Tensor, torch.Tensor]:
         return self._forward(model, pack)
 
+    def _reference_logps(self, pack: RowPack) -> torch.Tensor | None:
+        """Log-probs `[N]` under the weights the run started from; None when the KL term is off."""
+        if self._loss.kl_coef == 0:
+            return None
+        if self._adapters is None:
+            return self._score(self._reference, pack)[0]
+        with self._adapters.switched_off():
+            return self._score(self._model, pack)[0]
+
     def _snapshot(self) -> dict[str, Any]:
         """Weights and optimiser state, to undo the steps of an update that fails half-way."""
-        weights = {name: parameter.detach().clone() for name, parameter in self._model.named_parameters()}
+        weights = [parameter.detach().clone() for parameter in self._trained]
         return {"weights": weights, "optimizer": copy.deepcopy(self._optimizer.state_dict())}
 
+    @torch.no_grad()
     def _restore(self, snapshot: Mapping[str, Any]) -> None:
-        self._copy_weights(snapshot["weights"].items())
+        for parameter, before in zip(self._trained, snapshot["weights"], strict=True):
+            parameter.copy_(before)
         self._optimizer.load_state_dict(snapshot["optimizer"])
 
     @torch.no_grad()
@@ -204,12 +230,14 @@ class PlainLearner(Learner):
             raise InfrastructureError(f"{len(missing)} weights were not given, first {min(missing)}.")
 
     def weights(self) -> Iterable[tuple[str, torch.Tensor]]:
-        """See `Learner`. The tensors are the live ones: copy what has to outlast the next update."""
+        """See `Learner`. The tensors are the live ones (merged ones with LoRA): copy what has to outlast the next update."""
+        if self._adapters is not None:
+            return self._adapters.merged()
         return ((name, parameter.detach()) for name, parameter in self._model.named_parameters())
 
     def save_model(self, directory: Path) -> None:
-        """See `Learner`. Weights are written in fp32, so that a resumed run continues exactly."""
-        self._model.save_pretrained(directory)
+        """See `Learner`. Weights are written in fp32, so that a resumed run continues exactly; with LoRA they are the merged ones."""
+        self._model.save_pretrained(directory, state_dict=dict(self.weights()) if self._adapters else None)
         if self._tokenizer is not None:
             self._tokenizer.save_pretrained(directory)
 
@@ -218,11 +246,22 @@ class PlainLearner(Learner):
             "optimizer": self._optimizer.state_dict(),
             "generator": self._generator.get_state(),
             "updates": self._updates,
+            "adapters": self._adapters.state() if self._adapters else None,
         }
 
     def load_state(self, model_directory: Path, state: Mapping[str, Any]) -> None:
-        """See `Learner`. Raises `InfrastructureError` when the checkpoint belongs to another model."""
-        self._copy_weights(read_weights(model_directory))
+        """See `Learner`. Raises `InfrastructureError` when the checkpoint is of another model, `UserError` when only one has LoRA."""
+        adapters = state.get("adapters")
+        if (adapters is None) != (self._adapters is None):
+            how = "without" if adapters is None else "with"
+            raise UserError(
+                f"lora.rank: the checkpoint of {model_directory} was trained {how} adapters. Keep the setting, or start a new run with "
+                "that directory as model.path."
+            )
+        if self._adapters is not None and adapters is not None:
+            self._adapters.load_state(adapters, model_directory)
+        else:
+            self._copy_weights(read_weights(model_directory))
         try:
             self._optimizer.load_state_dict(dict(state["optimizer"]))
         except (ValueError, KeyError) as error:
@@ -243,6 +282,8 @@ class PlainLearner(Learner):
             "threads": torch.get_num_threads(),
             "ranks": self._ranks.count,
             "parameters": sum(p.numel() for p in self._model.parameters()),
+            "trained_parameters": sum(p.numel() for p in self._trained),
+            "lora_rank": self._adapters.rank if self._adapters else 0,
             "updates": self._updates,
         }
 
