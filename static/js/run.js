@@ -7,7 +7,7 @@
   if (!root) return;
   const Z_95 = 1.96;
   const TABLE_KINDS = new Set(["environment", "hint", "regret", "environment_state", "designer_reward", "warning", "ingest_warning", "command", "command_asked", "command_sent"]);
-  const HEAD_KINDS = new Set(["status", "run_state", "run_started", "renamed", "tagged", "checkpoint"]);
+  const HEAD_KINDS = new Set(["status", "run_state", "run_started", "renamed", "tagged", "shelved", "checkpoint"]);
   const state = { rollout: null, accepted: 0, rejected: 0, lastEvent: 0, fresh: {} };
 
   // Fragments: at most one request a second for each, never two at once, and the newest state wins.

@@ -35,7 +35,7 @@ def addresses(run: Any) -> list[str]:
         "config/", "log/", f"environments/{environment.key}/", f"episodes/{episode.pk}/", f"candidates/{candidate.key}/",
         f"corpus/{document.pk}/", f"pairs/{environment.key}/{episode.play}/",
     )  # fmt: skip
-    return ["/runs/", "/runs/new/", *(f"{base}/{path}" for path in inside)]
+    return ["/runs/", "/runs/?group=status&sort=-regret", "/runs/new/", *(f"{base}/{path}" for path in inside)]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -92,7 +92,7 @@ def test_the_list_costs_the_same_number_of_queries_for_any_number_of_runs(
 ) -> None:
     for _ in range(40):
         new_run()
-    with django_assert_max_num_queries(12):
+    with django_assert_max_num_queries(18):
         viewer.get("/runs/")
 
 

@@ -38,7 +38,7 @@ def test_the_table_above_holds_every_address_of_runs() -> None:
             found |= names(item.url_patterns) if hasattr(item, "url_patterns") else {item.name}
         return found
 
-    assert names(urlpatterns) == {*READ, "new", *(name for name, _ in ACT)}
+    assert names(urlpatterns) == {*READ, "new", "bulk", "view_save", "view_delete", *(name for name, _ in ACT)}
 
 
 @pytest.mark.parametrize(
@@ -78,6 +78,28 @@ def test_a_viewer_is_shown_no_button_that_would_be_refused(run: Any, viewer: Cli
     assert "Clone" not in seen
 
 
+@pytest.mark.parametrize(
+    ("role", "status"), [("anonymous", 302), ("", 403), ("viewer", 403), ("reviewer", 403), ("operator", 302)]
+)
+@pytest.mark.parametrize("act", ["archive", "tag"])
+def test_only_operators_act_on_many_runs(
+    act: str, role: str, status: int, ingested: Callable[..., Any], as_role: Callable[[str], Client]
+) -> None:
+    run = ingested(status="completed")
+    answer = as_role(role).post(reverse("runs:bulk"), {"act": act, "run": run.pk, "tag": "x"})
+    assert answer.status_code == status
+    run.refresh_from_db()
+    assert (run.archived_at is not None or run.tags == ["x"]) is (role == "operator")
+
+
+@pytest.mark.parametrize(("role", "status"), [("anonymous", 302), ("", 403), ("viewer", 302)])
+def test_every_viewer_keeps_views_of_their_own(role: str, status: int, as_role: Callable[[str], Client]) -> None:
+    from webapp.runs.models import SavedView
+
+    assert as_role(role).post(reverse("runs:view_save"), {"name": "mine", "query": "tag=x"}).status_code == status
+    assert SavedView.objects.exists() is (role == "viewer")
+
+
 @pytest.mark.parametrize("name", ["act", "environment_judge"])
 def test_acts_need_the_token_of_our_own_form(name: str, run: Any, operator: Client) -> None:
     strict = Client(enforce_csrf_checks=True)
@@ -86,7 +108,7 @@ def test_acts_need_the_token_of_our_own_form(name: str, run: Any, operator: Clie
     assert not run.commands.exists()
 
 
-@pytest.mark.parametrize("act", ["delete", "clone", "__class__"])
+@pytest.mark.parametrize("act", ["purge", "clone", "__class__"])
 def test_unknown_acts_are_not_found(act: str, run: Any, operator: Client) -> None:
     assert operator.post(f"/runs/{run.pk}/act/{act}/").status_code == 404
 

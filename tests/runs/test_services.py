@@ -104,7 +104,7 @@ def test_no_state_leads_to_an_end_without_having_been_active_or_queued() -> None
 
 def test_acts_are_listed_per_state() -> None:
     assert acts_in("running") == ["pause", "stop", "checkpoint", "clone", "rename", "quarantine", "release"]
-    assert acts_in("completed") == ["clone", "rename", "quarantine", "release"]
+    assert acts_in("completed") == ["clone", "rename", "archive", "delete", "quarantine", "release"]
 
 
 def test_a_move_happens_only_from_the_expected_state(run: Run, operator: User) -> None:

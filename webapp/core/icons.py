@@ -48,5 +48,12 @@ ICONS: dict[str, str] = {
     "clone": '<rect x="2.5" y="5.5" width="8" height="8" rx="1.2"/><path d="M5.5 2.5h7a1 1 0 0 1 1 1v7"/>',
     "clock": '<circle cx="8" cy="8" r="5.8"/><path d="M8 4.6V8l2.4 1.6"/>',
     "runs": '<path d="M2 12.5 5.5 8l3 2.5L14 3.5"/><path d="M10.5 3.5H14V7"/>',
+    "eye": (
+        '<path d="M1.8 8C3.3 5.2 5.4 3.8 8 3.8S12.7 5.2 14.2 8c-1.5 2.8-3.6 4.2-6.2 4.2S3.3 10.8 1.8 8z"/>'
+        '<circle cx="8" cy="8" r="1.8"/>'
+    ),
+    "note": '<path d="M3.5 2.5h9v7.5L9 13.5H3.5z"/><path d="M12.5 10H9v3.5M5.8 5.6h4.4M5.8 8h2.6"/>',
+    "trash": '<path d="M3 4.5h10M6.5 4.5V2.8h3v1.7M4.3 4.5l.6 8.7h6.2l.6-8.7"/>',
+    "archive": '<path d="M2.5 3h11v3h-11zM3.5 6v7h9V6M6.5 8.5h3"/>',
     "more": '<path d="M3.2 8h.1M8 8h.1M12.8 8h.1"/>',
 }

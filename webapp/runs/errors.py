@@ -1,4 +1,4 @@
-"""What the services of runs refuse. The text says what happened, where, and what to do."""
+"""What services and searches of runs refuse. The text says what happened, where, and what to do."""
 
 from __future__ import annotations
 
@@ -28,3 +28,7 @@ class InvalidConfig(Exception):
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = list(problems)
         super().__init__("; ".join(f"{item.path}: {item.message}" if item.path else item.message for item in problems))
+
+
+class SearchRefused(Exception):
+    """A search pattern that is wrong, or that takes too long."""

@@ -53,6 +53,22 @@ def append(*, run_id: int, kind: str, payload: dict[str, Any], at: datetime | No
     return cursor
 
 
+def append_each(*, run_ids: Sequence[int], kind: str, payload: dict[str, Any]) -> None:
+    """The same event on each of ``run_ids``, inside the caller's transaction; sockets are woken on commit."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE runs_run SET last_cursor = last_cursor + 1 WHERE id = ANY(%s) RETURNING id, last_cursor",
+            [list(run_ids)],
+        )
+        claimed = cursor.fetchall()
+    at, clean = timezone.now(), storable(payload)
+    Event.objects.bulk_create(
+        [Event(run_id=run_id, cursor=number, kind=kind, at=at, payload=clean) for run_id, number in claimed],
+        batch_size=1000,
+    )
+    transaction.on_commit(lambda: poke(*(run_id for run_id, _ in claimed)))
+
+
 def warn(*, run_id: int, message: str, where: str = "") -> None:
     """Note on the run that something about its record is wrong, inside the caller's transaction."""
     append(run_id=run_id, kind="ingest_warning", payload={"message": message, "where": where})
@@ -88,16 +104,17 @@ def move(
     return True
 
 
-def poke(run_id: int) -> None:
-    """Wake whoever follows the run. Carries no data; when the broker is away, followers notice at their next poll."""
+def poke(*run_ids: int) -> None:
+    """Wake whoever follows the runs. Carries no data; when the broker is away, followers notice at their next poll."""
     layer = get_channel_layer()
     try:
-        async_to_sync(_wake)(layer, run_id)
+        async_to_sync(_wake)(layer, run_ids)
     except (RedisError, OSError) as error:
-        log.warning("run %s: nobody could be woken (%s); pages follow at their next poll", run_id, error)
+        log.warning("runs %s: nobody could be woken (%s); pages follow at their next poll", run_ids, error)
 
 
-async def _wake(layer: Any, run_id: int) -> None:
-    message = {"type": "run.wake", "run": run_id}
-    await layer.group_send(run_group(run_id), message)
-    await layer.group_send(LIST_GROUP, message)
+async def _wake(layer: Any, run_ids: Sequence[int]) -> None:
+    for run_id in run_ids:
+        message = {"type": "run.wake", "run": run_id}
+        await layer.group_send(run_group(run_id), message)
+        await layer.group_send(LIST_GROUP, message)

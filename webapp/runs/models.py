@@ -8,7 +8,7 @@ from django.conf import settings
 from django.db import models
 from django.db.models import Q
 
-from webapp.runs.states import ACTIVE, Status
+from webapp.runs.states import ACTIVE, AT_REST, Status
 
 
 class Run(models.Model):
@@ -29,6 +29,8 @@ class Run(models.Model):
     queued_at = models.DateTimeField(null=True)
     started_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
+    archived_at = models.DateTimeField(null=True)  # put aside: not in the list unless asked for
+    deleted_at = models.DateTimeField(null=True)  # restorable until housekeeping removes rows and files for good
 
     # Filled from the event log.
     last_cursor = models.BigIntegerField(default=0)
@@ -66,6 +68,26 @@ class Run(models.Model):
 
     def __str__(self) -> str:
         return self.slug or self.name
+
+    @property
+    def is_at_rest(self) -> bool:
+        """True when no process works on it and none will start by itself: it can be put aside or deleted."""
+        return self.status in AT_REST
+
+
+class SavedView(models.Model):
+    """A way one person likes to look at the list of runs: the query of its address, under a name."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="run_views")
+    name = models.TextField()
+    query = models.TextField(blank=True, default="")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=["user", "name"], name="saved_view_once"),)
+
+    def __str__(self) -> str:
+        return self.name
 
 
 class RunTransition(models.Model):

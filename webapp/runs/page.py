@@ -11,6 +11,7 @@ from django.urls import reverse
 
 from webapp.accounts.roles import Role, has_role
 from webapp.runs.models import Run
+from webapp.runs.services_shelf import RESTORABLE
 from webapp.runs.states import ACTIVE, FINAL, Status, acts_in
 
 TABS = (
@@ -55,6 +56,8 @@ def run_context(request: HttpRequest, run: Run, tab: str, **more: Any) -> Mappin
     possible = set(acts_in(run.status)) if may_operate else set()
     if run.rollouts_done >= run.total_rollouts:
         possible.discard("resume")  # nothing is left to do; a clone with more rollouts would be the way
+    if run.deleted_at is not None:
+        possible -= {"start", "resume"}
     return {
         "run": run,
         "tab": tab,
@@ -63,6 +66,10 @@ def run_context(request: HttpRequest, run: Run, tab: str, **more: Any) -> Mappin
         ],
         "acts": [act for act in ACT_BUTTONS if act.name in possible],
         "may_operate": may_operate,
+        "may_archive": "archive" in possible and run.archived_at is None and run.deleted_at is None,
+        "may_delete": "delete" in possible and run.deleted_at is None,
+        "may_restore": may_operate and (run.archived_at is not None or run.deleted_at is not None),
+        "gone_at": run.deleted_at + RESTORABLE if run.deleted_at else None,
         "is_active": run.status in ACTIVE,
         "is_final": run.status in FINAL,
         "is_broken": run.status in (Status.FAILED, Status.LOST),

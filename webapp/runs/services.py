@@ -57,7 +57,7 @@ def create_run(
         preset=config.preset,
         seed=config.seed,
         parent=parent,
-        tags=_clean_tags(tags),
+        tags=clean_tags(tags),
         notes=storable_text(notes),
         total_rollouts=config.schedule.rollouts,
     )
@@ -75,7 +75,7 @@ def create_run(
 @transaction.atomic
 def start_run(*, actor: User, run_id: int) -> Run:
     """Put a draft into the queue. Raises ActRefused when it is no draft or cannot run on this machine."""
-    run = _get(run_id)
+    run = _locked(run_id)
     _queue(actor=actor, run=run, act="start", why="")
     record(actor=actor, action="run.started", target=run)
     return run
@@ -84,7 +84,7 @@ def start_run(*, actor: User, run_id: int) -> Run:
 @transaction.atomic
 def resume_run(*, actor: User, run_id: int) -> Run:
     """Queue a new attempt from the newest checkpoint. Raises ActRefused when nothing is left to do or the state forbids it."""
-    run = _get(run_id)
+    run = _locked(run_id)
     if run.status in ACTS["resume"] and run.rollouts_done >= run.total_rollouts:
         raise ActRefused(f"{run} has done all its {run.total_rollouts} rollouts; clone it with more to go on")
     _queue(actor=actor, run=run, act="resume", why="resumed")
@@ -93,6 +93,8 @@ def resume_run(*, actor: User, run_id: int) -> Run:
 
 
 def _queue(*, actor: User, run: Run, act: str, why: str) -> None:
+    if run.deleted_at is not None:
+        raise ActRefused(f"{run} is deleted; restore it first")
     obstacle = why_not_startable(parse_config(run.config))
     if obstacle:
         raise ActRefused(f"{run} cannot start: {obstacle}")
@@ -184,7 +186,7 @@ def rename_run(*, actor: User, run_id: int, name: str) -> Run:
 def tag_run(*, actor: User, run_id: int, tags: Sequence[str]) -> Run:
     """Replace the run's tags."""
     run = _locked(run_id)
-    old, run.tags = run.tags, _clean_tags(tags)
+    old, run.tags = run.tags, clean_tags(tags)
     run.save(update_fields=["tags"])
     journal.append(run_id=run.pk, kind="tagged", payload={"by": actor.get_username(), "tags": run.tags})
     record(actor=actor, action="run.tagged", target=run, detail={"from": old, "to": run.tags})
@@ -322,6 +324,7 @@ def _clean_name(name: str) -> str:
     return " ".join(storable_text(name).split())[:NAME_CHARS]
 
 
-def _clean_tags(tags: Sequence[str]) -> list[str]:
+def clean_tags(tags: Sequence[str]) -> list[str]:
+    """Tags as they are stored: trimmed, cut to TAG_CHARS, each once, at most TAGS."""
     cleaned = (" ".join(storable_text(tag).split())[:TAG_CHARS] for tag in tags)
     return list(dict.fromkeys(tag for tag in cleaned if tag))[:TAGS]

@@ -30,6 +30,9 @@ ACTIVE: Final = (Status.STARTING, Status.RUNNING, Status.PAUSING, Status.PAUSED,
 #: States in which no process of the run exists and none will start by itself.
 FINAL: Final = (Status.STOPPED, Status.COMPLETED, Status.FAILED, Status.LOST)
 
+#: States in which a run may be put aside or deleted: nobody works on it and nobody waits for it.
+AT_REST: Final = (Status.DRAFT, *FINAL)
+
 #: Where each state may go. Anything else is refused.
 MOVES: Final[dict[str, tuple[str, ...]]] = {
     Status.DRAFT: (Status.QUEUED,),
@@ -55,6 +58,8 @@ ACTS: Final[dict[str, tuple[str, ...]]] = {
     "resume": (Status.STOPPED, Status.FAILED, Status.LOST),
     "clone": tuple(Status),
     "rename": tuple(Status),
+    "archive": AT_REST,
+    "delete": AT_REST,
     "quarantine": tuple(Status),
     "release": tuple(Status),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import mmap
 import threading
+import time
 from typing import Any
 
 from celery import current_app, shared_task
@@ -12,6 +13,7 @@ from celery.signals import worker_ready, worker_shutting_down
 from kombu.exceptions import OperationalError as BrokerAway
 
 from webapp.runs.dispatch import QUEUE
+from webapp.runs.housekeeping import purge_deleted
 from webapp.runs.supervision.lease import claim_next, gpu_set_name
 from webapp.runs.supervision.supervisor import Supervisor
 from webapp.runs.supervision.sweeper import sweep as sweep_once
@@ -19,6 +21,7 @@ from webapp.runs.supervision.sweeper import sweep as sweep_once
 log = logging.getLogger(__name__)
 
 SWEEP_EVERY_S = 10.0
+HOUSEKEEPING_EVERY_S = 3600.0
 # Shared with the pool's children, which are forked after this: the worker's main process writes, a supervisor reads.
 _shutdown = mmap.mmap(-1, 1)
 _ticker_stop = threading.Event()
@@ -44,13 +47,23 @@ def sweep() -> None:
     sweep_once()
 
 
+@shared_task  # type: ignore[untyped-decorator]
+def housekeep() -> None:
+    """Runs deleted 30 days ago are removed for good."""
+    purge_deleted()
+
+
 def _tick() -> None:
     """Sends only: the worker's main process must not hold database connections across the forks of its pool."""
+    housekept = -HOUSEKEEPING_EVERY_S
     while True:
         try:
             current_app.send_task("webapp.runs.tasks.sweep", expires=SWEEP_EVERY_S, retry=False)
+            if time.monotonic() - housekept >= HOUSEKEEPING_EVERY_S:
+                current_app.send_task("webapp.runs.tasks.housekeep", expires=HOUSEKEEPING_EVERY_S, retry=False)
+                housekept = time.monotonic()
         except BrokerAway as error:
-            log.warning("the broker is away (%s); sweeping waits", error)
+            log.warning("the broker is away (%s); sweeping and housekeeping wait", error)
         if _ticker_stop.wait(SWEEP_EVERY_S):
             return
 

@@ -6,15 +6,18 @@ from django.conf import settings
 from django.urls import include, path
 
 from webapp.core.features import has_module
-from webapp.runs import views, views_run
+from webapp.runs import views, views_list, views_run
 
 app_name = "runs"
 
 urlpatterns = [
-    path("", views.run_list, name="list"),
+    path("", views_list.run_list, name="list"),
+    path("bulk/", views_list.bulk, name="bulk"),
+    path("views/", views_list.view_save, name="view_save"),
+    path("views/<int:view_id>/delete/", views_list.view_delete, name="view_delete"),
     path("new/", views.run_new, name="new"),
     path("<int:run_id>/", views_run.overview, name="page"),
-    path("<int:run_id>/row/", views.run_row, name="row"),
+    path("<int:run_id>/row/", views_list.run_row, name="row"),
     path("<int:run_id>/head/", views_run.head, name="head"),
     path("<int:run_id>/progress/", views_run.progress, name="progress"),
     path("<int:run_id>/latest/", views_run.latest, name="latest"),

@@ -1,28 +1,27 @@
-"""List of runs, start form, and what people do to a run. Reads through selectors, writes through services."""
+"""Start form, and what people do to a run. Reads through selectors, writes through services."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_POST
 
 from webapp.accounts.permissions import require_role
 from webapp.accounts.roles import Role
-from webapp.core.chips import FilterMenu, chosen_chips
 from webapp.core.requests import signed_in_user
-from webapp.runs import selectors, services
+from webapp.runs import services, services_shelf
 from webapp.runs.configuration import PresetChoice, apply_overrides, parse_config, presets
 from webapp.runs.errors import ActRefused, InvalidConfig
 from webapp.runs.forms import SettingsForm
 from webapp.runs.models import Run
 from webapp.runs.page import run_context
-from webapp.runs.selectors import RunFilter, access_run
+from webapp.runs.selectors import access_run
 
 #: Acts of the header, by the name in the address.
 ACTS: dict[str, Callable[..., Any]] = {
@@ -32,6 +31,9 @@ ACTS: dict[str, Callable[..., Any]] = {
     "resume": services.resume_run,
     "stop": services.stop_run,
     "checkpoint": services.checkpoint_run,
+    "archive": partial(services_shelf.shelve_run, act="archive"),
+    "restore": partial(services_shelf.shelve_run, act="restore"),
+    "delete": partial(services_shelf.shelve_run, act="delete"),
 }
 DONE = {
     "start": "{} is in the queue.",
@@ -40,41 +42,10 @@ DONE = {
     "resume": "{} is in the queue and will go on from its newest checkpoint.",
     "stop": "{} is being stopped.",
     "checkpoint": "{} was asked for a checkpoint.",
+    "archive": "{} is archived: it is listed under “show: archived”.",
+    "restore": "{} is restored.",
+    "delete": "{} is deleted. It can be restored for 30 days, under “show: deleted”.",
 }
-
-
-@require_role(Role.VIEWER)
-@require_safe
-def run_list(request: HttpRequest) -> HttpResponse:
-    """All runs, newest first; ``?status=``, ``preset``, ``tag``, ``owner``, ``q`` narrow it."""
-    query = request.GET
-    chosen = RunFilter(
-        search=query.get("q", "").strip()[:200], status=query.get("status", ""), preset=query.get("preset", ""),
-        tag=query.get("tag", ""), owner=query.get("owner", ""),
-    )  # fmt: skip
-    page = selectors.list_runs(chosen=chosen, cursor=query.get("after", ""))
-    facets = selectors.run_facets()
-    menus = [
-        FilterMenu(name="status", label="status", values=["active", *facets.statuses]),
-        FilterMenu(name="preset", label="preset", values=facets.presets),
-        FilterMenu(name="tag", label="tag", values=facets.tags),
-        FilterMenu(name="owner", label="owner", values=facets.owners),
-    ]
-    context = {
-        "page": page,
-        "chosen": chosen,
-        "menus": [menu.bound(query) for menu in menus if menu.values],
-        "chips": chosen_chips(query, ("status", "preset", "tag", "owner", "q")),
-        "is_narrowed": any(asdict(chosen).values()),
-    }
-    return render(request, "runs/list.html", context)
-
-
-@require_role(Role.VIEWER)
-@require_safe
-def run_row(request: HttpRequest, run_id: int) -> HttpResponse:
-    """One row of the list, for live updates."""
-    return render(request, "runs/_row.html", {"run": selectors.list_row(run_id=run_id)})
 
 
 @require_role(Role.OPERATOR)

@@ -1,0 +1,68 @@
+"""What happens by itself: runs that were deleted 30 days ago are removed for good, files and rows."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from pathlib import Path
+
+from django.db import transaction
+from django.utils import timezone
+
+from webapp.accounts.audit import record
+from webapp.episodes.models import Episode, Transcript
+from webapp.runs.models import Event, MetricPoint, Run
+from webapp.runs.services import runs_directory
+from webapp.runs.services_shelf import RESTORABLE
+
+log = logging.getLogger(__name__)
+
+#: Episodes removed in one statement; a run may have hundreds of thousands.
+_CHUNK = 2_000
+
+
+def purge_deleted() -> int:
+    """Remove every run whose time for restoring is over; how many. Safe to run anywhere, any number of times at once.
+
+    A run whose files cannot be removed keeps its rows and is tried again in the next round.
+    """
+    before = timezone.now() - RESTORABLE
+    due = list(Run.objects.filter(deleted_at__lt=before).order_by("id").values_list("id", flat=True))
+    return sum(_purge(run_id, before=before) for run_id in due)
+
+
+def _purge(run_id: int, *, before: object) -> bool:
+    with transaction.atomic():
+        run = Run.objects.select_for_update(skip_locked=True).filter(pk=run_id, deleted_at__lt=before).first()
+        if run is None:  # restored meanwhile, or another worker is at it
+            return False
+        try:
+            freed = _remove_files(run)
+        except OSError as error:
+            log.warning("run %s was deleted but its files cannot be removed (%s); they are tried again", run_id, error)
+            return False
+        _remove_rows(run)
+        deleted_at = run.deleted_at.isoformat() if run.deleted_at else ""
+        record(actor=None, action="run.purged", target=run, detail={"deleted_at": deleted_at, "files_removed": freed})
+        run.delete()
+    log.info("run %s was removed for good", run_id)
+    return True
+
+
+def _remove_files(run: Run) -> bool:
+    """Remove the run's directory. One outside our own folder (an import) belongs to somebody else and stays."""
+    directory = Path(run.directory)
+    if not run.directory or directory.parent.resolve() != runs_directory().resolve() or directory.is_symlink():
+        return False
+    if directory.exists():
+        shutil.rmtree(directory)
+    return True
+
+
+def _remove_rows(run: Run) -> None:
+    """The many rows first, in pieces: Django's own cascade would read all of them at once."""
+    while ids := list(Episode.objects.filter(run=run).order_by("id").values_list("id", flat=True)[:_CHUNK]):
+        Transcript.objects.filter(episode_id__in=ids).delete()
+        Episode.objects.filter(pk__in=ids).delete()
+    Event.objects.filter(run=run).delete()
+    MetricPoint.objects.filter(run=run).delete()
