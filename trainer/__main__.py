@@ -1,4 +1,4 @@
-"""Command line of the trainer: `python -m trainer run|resume|validate|show-config`."""
+"""Command line of the trainer: `python -m trainer run|resume|validate|show-config|pool|starter`."""
 
 from __future__ import annotations
 
@@ -59,6 +59,15 @@ def _parser() -> argparse.ArgumentParser:
     show.add_argument("--set", action="append", default=[], metavar="a.b=VALUE", help="change one setting")
     show.set_defaults(command=_show)
 
+    pool = commands.add_parser("pool", help="write a fixed pool of environments with an untrained model")
+    pool_commands = pool.add_subparsers(required=True, metavar="COMMAND")
+    write = pool_commands.add_parser("write", help="design and examine environments and store them with their hints")
+    write.add_argument("file", type=Path, metavar="FILE", help="JSONL file; an interrupted one is continued")
+    write.add_argument("--preset", choices=preset_names(), default="demo", help="settings of the designer (demo)")
+    write.add_argument("--set", action="append", default=[], metavar="a.b=VALUE", help="change one setting")
+    write.add_argument("--environments", type=int, default=90, help="stop when there are at least so many (90)")
+    write.set_defaults(command=_write_pool)
+
     starter = commands.add_parser("starter", help="make or measure the built-in model", add_help=False)
     starter.add_argument("arguments", nargs=argparse.REMAINDER)
     starter.set_defaults(command=_starter)
@@ -104,6 +113,16 @@ def _validate(options: argparse.Namespace) -> int:
 def _show(options: argparse.Namespace) -> int:
     config = with_overrides(load_preset(options.preset), _assignments(options.set))
     print(json.dumps(config.model_dump(mode="json"), indent=2))
+    return 0
+
+
+def _write_pool(options: argparse.Namespace) -> int:
+    from trainer.engines import open_engines
+    from trainer.write_pool import write_pool
+
+    config = with_overrides(load_preset(options.preset), _assignments(options.set))
+    written = write_pool(options.file, config, open_engines, environments=options.environments)
+    print(f"{options.file}: {written.environments} environments, {written.added} of them new")
     return 0
 
 

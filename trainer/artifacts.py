@@ -6,6 +6,7 @@ environments/<key>/code.py, hint.txt, provenance.json, candidates/<candidate>.js
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,15 @@ def write_environment(run: RunDirectory, added: EnvironmentAdded, judged: Candid
         "reply_tokens": judged.reply_tokens,
     }
     _write(directory / "provenance.json", _json(provenance))
+
+
+def write_frozen(run: RunDirectory, added: EnvironmentAdded, origin: Mapping[str, str | None]) -> None:
+    """Keep an environment of a fixed pool: its code, and which one of which pool it is."""
+    directory = run.environment(added.environment)
+    _write(directory / "code.py", added.code)
+    _write(
+        directory / "provenance.json", _json(added.model_dump(mode="json", exclude={"code"}) | {"origin": dict(origin)})
+    )
 
 
 def write_hint(run: RunDirectory, environment: str, text: str) -> None:

@@ -109,6 +109,15 @@ class CorpusConfig(Section):
     seed: int = setting(42, "Seed of the corpus's own generator.", ge=0)
 
 
+class PoolConfig(Section):
+    path: str = setting(
+        "",
+        "Play frozen environments of this JSONL file, folder of such files, or builtin:demo instead of designing new ones; "
+        "empty: the designer writes them.",
+    )
+    seed: int = setting(42, "Seed of the order in which they are drawn, without replacement.", ge=0)
+
+
 class RewardConfig(Section):
     variant: Literal["blend", "regret", "learning_potential", "micro_lp", "solve_rate"] = setting(
         "blend", "Designer reward; blend is the paper's."
@@ -226,6 +235,7 @@ class RunConfig(Section):
     hint: HintConfig = HintConfig()
     memory: MemoryConfig = MemoryConfig()
     corpus: CorpusConfig = CorpusConfig()
+    pool: PoolConfig = PoolConfig()
     reward: RewardConfig = RewardConfig()
     advantage: AdvantageConfig = AdvantageConfig()
     loss: LossConfig = LossConfig()
@@ -250,6 +260,8 @@ class RunConfig(Section):
             ("agent.max_tokens does not fit model.context_tokens", self.agent.max_tokens >= self.model.context_tokens),
             ("hint.max_tokens does not fit model.context_tokens", self.hint.max_tokens >= self.model.context_tokens),
             ("reward.gamma_fast must be above reward.gamma_slow", self.reward.gamma_fast <= self.reward.gamma_slow),
+            ("pool.path is set but designer.train is on: nobody designs, so there is no design to train",
+             bool(self.pool.path) and self.designer.train),
             ("schedule.hinted_plays is 0 but reward.variant needs regret",
              schedule.hinted_plays == 0 and self.reward.variant in ("blend", "regret")),
         ):  # fmt: skip

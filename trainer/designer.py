@@ -46,10 +46,10 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Designed:
-    """An accepted design: the environment and the sample that waits for its reward."""
+    """An accepted design: the environment and the sample that waits for its reward (None: nobody wrote it in this run)."""
 
     environment: Environment
-    sample: DesignSample
+    sample: DesignSample | None
 
 
 def design_environments(session: Session, rollout: int) -> list[Designed]:

@@ -43,11 +43,17 @@ class _Progress:
 def write_hints(
     session: Session, environments: Sequence[Environment], *, sleep: Callable[[float], None] = time.sleep
 ) -> None:
-    """Give each environment its hint, or the state `none` or `leaky`; one event each, in slot order."""
+    """Give each environment its hint, or the state `none` or `leaky`; one event each, in slot order.
+
+    Environments of a fixed pool keep the hint they were stored with, or have none: nothing of a pool is written during a run.
+    """
     total = len(environments)
     with session.meter.running("hints", total=total):
-        progress = [_Progress(environment) for environment in environments]
-        _ask_until_answered(session, progress, sleep)
+        if session.state.pool is None:
+            progress = [_Progress(environment) for environment in environments]
+            _ask_until_answered(session, progress, sleep)
+        else:
+            progress = [_stored(environment) for environment in environments]
         states = _check_leaks(session, progress)
         for number, (one, state) in enumerate(zip(progress, states, strict=True), start=1):
             one.environment.hint_state = state
@@ -104,6 +110,10 @@ def leak_of(hint: str, solutions: Sequence[Sequence[str] | None]) -> str:
     return ""
 
 
+def _stored(environment: Environment) -> _Progress:
+    return _Progress(environment, text=environment.hint or "", problem="the pool holds no hint for it")
+
+
 def _ask_until_answered(session: Session, progress: Sequence[_Progress], sleep: Callable[[float], None]) -> None:
     """Up to `hint.tries` rounds over the environments that have no hint; a failed call waits before the next round."""
     wait_s = session.config.hint.backoff_s
@@ -139,11 +149,11 @@ def _ask(session: Session, waiting: Sequence[_Progress]) -> None:
 
 
 def _check_leaks(session: Session, progress: Sequence[_Progress]) -> list[HintState]:
-    """Leaky hints are asked for once more, then kept and marked."""
+    """Leaky hints are asked for once more (not those of a fixed pool), then kept and marked."""
     found = [one for one in progress if one.text]
     solutions = {one.environment.key: _solutions(session, one.environment) for one in found}
     leaky = [one for one in found if leak_of(one.text, solutions[one.environment.key])]
-    if leaky:
+    if leaky and session.state.pool is None:
         before = {one.environment.key: one.text for one in leaky}
         _ask(session, leaky)
         for one in leaky:

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from trainer.designer import Designed, design_environments
+from trainer.draw import draw_environments
 from trainer.errors import LimitError
 from trainer.events import CheckpointSaved, EnvironmentStateChanged, MetricsReported, RolloutFinished, RolloutStarted
 from trainer.hints import write_hints
@@ -67,7 +68,10 @@ def begin(session: Session, rollout: int, offset: int) -> None:
             regeneration=offset == 0,
             offset=offset,
             active_skills=active_skills(
-                schedule.skills, active=schedule.active_skills, rollout=rollout, interval=schedule.regenerate_every
+                schedule.skills,
+                active=0 if session.state.pool else schedule.active_skills,  # a fixed pool knows no rotation
+                rollout=rollout,
+                interval=schedule.regenerate_every,
             ),
             environments=number,
             expected_unhinted=number * schedule.plays,
@@ -78,8 +82,11 @@ def begin(session: Session, rollout: int, offset: int) -> None:
 
 
 def renew_environments(session: Session, rollout: int) -> None:
-    """Write a new set with its hints; the old one goes only when the new one is complete. Raises `LimitError` when none passed."""
-    designed = design_environments(session, rollout)
+    """Write a new set with its hints, or draw one from the fixed pool; the old one goes only when the new one is complete.
+
+    Raises `LimitError` when none passed.
+    """
+    designed = draw_environments(session, rollout) if session.state.pool else design_environments(session, rollout)
     if not designed:
         raise LimitError(_nothing_passed(session, rollout))
     if session.config.schedule.hinted_plays:
@@ -97,8 +104,10 @@ def renew_environments(session: Session, rollout: int) -> None:
 def adopt(session: Session, designed: Sequence[Designed]) -> None:
     """The new set is the current one; its designs wait for their window."""
     session.state.environments = [d.environment for d in designed]
-    session.state.waiting += [d.sample for d in designed]
+    session.state.waiting += [d.sample for d in designed if d.sample is not None]
+    session.state.keep_programs([d.environment.code for d in designed])
     session.state.count(environments=len(designed))
+    session.record.renewed = True
 
 
 def finish(session: Session, rollout: int) -> None:

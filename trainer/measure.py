@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from trainer.diversity import vendi_share
 from trainer.events import EpisodeFinished
 from trainer.metrics import GATE_STAGES, METRICS, STATUSES
 from trainer.regret import mean, population_variance
@@ -20,7 +21,7 @@ Values = dict[str, float | None]
 def measure_rollout(session: Session) -> Values:
     """All metrics of the rollout; every name of the table, finite or None."""
     values: Values = dict.fromkeys(METRICS)
-    for part in (_episodes, _groups, _regrets, _designs, _gates, _hints, _performance):
+    for part in (_episodes, _groups, _regrets, _designs, _gates, _diversity, _hints, _performance):
         values |= part(session)
     values |= session.record.learned
     unknown = set(values) - set(METRICS)
@@ -127,6 +128,16 @@ def _gates(session: Session) -> Values:
         "environment/state_variables_mean": mean(measures.get("state_variables", [])),
         "environment/guess_rate_mean": mean(measures.get("guess_rate", [])),
         "environment/distinct_share": len({c.code for c in accepted}) / len(accepted) if accepted else None,
+    }
+
+
+def _diversity(session: Session) -> Values:
+    """At a regeneration, of the new set and of the newest environments across sets."""
+    if not session.record.renewed:
+        return {}
+    return {
+        "diversity/vendi_share": vendi_share([e.code for e in session.state.environments]),
+        "diversity/vendi_recent_share": vendi_share(session.state.recent_programs),
     }
 
 

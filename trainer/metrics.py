@@ -93,6 +93,18 @@ _TABLE = [
         "Accepted environments whose source differs from all others of the set.",
         "environments",
     ),
+    Metric(
+        "diversity/vendi_share",
+        "fraction",
+        "Vendi score of the new set's programs over their number; similarity is the cosine of the sets of token 3-grams.",
+        "environments",
+    ),
+    Metric(
+        "diversity/vendi_recent_share",
+        "fraction",
+        "The same over the newest 36 environments, this set's included.",
+        "environments",
+    ),
     Metric("hints/ok_share", "fraction", "Environments with a hint that gives nothing away.", "hints"),
     Metric("hints/leaky_share", "fraction", "Environments whose hint gives an answer away.", "hints"),
     Metric("hints/none_share", "fraction", "Environments without hint.", "hints"),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import platform
 import subprocess
 import sys
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -32,6 +35,26 @@ def commit() -> str:
         return f"{found}+changed" if _git(here, "status", "--porcelain", "--", ".") else found
     except (OSError, subprocess.SubprocessError):
         return "unknown"
+
+
+def model_fingerprint(directory: Path) -> str:
+    """First 12 hex digits of a hash over weights, model config and tokenizer: the same model, the same text."""
+    digest = hashlib.sha256()
+    files = [
+        p for p in directory.iterdir() if p.suffix == ".safetensors" or p.name in ("config.json", "tokenizer.json")
+    ]
+    for file in sorted(files):
+        digest.update(f"{file.name}\0{file.stat().st_size}\0".encode())
+        with file.open("rb") as data:
+            while block := data.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()[:12]
+
+
+def settings_fingerprint(values: Mapping[str, Any]) -> str:
+    """First 12 hex digits of a hash over plain values, whatever the order of their keys."""
+    text = json.dumps(values, sort_keys=True, ensure_ascii=True)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()[:12]
 
 
 def versions() -> dict[str, str]:

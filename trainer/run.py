@@ -21,10 +21,12 @@ from trainer.checkpoint import Checkpoints, Loaded
 from trainer.config import FORMAT_VERSION, RunConfig
 from trainer.control import Control, StopRequest
 from trainer.corpus import load_corpus
+from trainer.draw import admit_pool
 from trainer.errors import Cancelled, InfrastructureError, TrainerError, UserError
 from trainer.eventlog import EventLog, attempts, disk_error, read_events, repair
 from trainer.events import CheckpointSaved, CorpusLoaded, RunStarted, RunStateChanged, Warned
 from trainer.exit_codes import EXIT_CODES
+from trainer.fixed_pool import load_pool
 from trainer.learn.engine import Learner
 from trainer.loop import run_rollouts
 from trainer.meter import Meter
@@ -140,11 +142,11 @@ def attempt(run: RunDirectory, open_engines: OpenEngines, *, listen: Callable[[E
 
 def _do(this: _Attempt, open_engines: OpenEngines) -> None:
     """Open everything, do the rollouts that are left, and close everything again."""
-    state = TrainingState.fresh(this.config, load_corpus(this.config.corpus))
+    state = TrainingState.fresh(this.config, load_corpus(this.config.corpus), load_pool(this.config.pool))
     if this.loaded is not None:
         this.problems.extend(state.load_dict(this.loaded.state))
     with ExitStack() as stack:
-        pool = _open_pool(this.config)
+        pool = open_pool(this.config)
         stack.callback(pool.close)
         engines = open_engines(this.config, state.engine)
         stack.callback(engines.learner.close)
@@ -154,6 +156,7 @@ def _do(this: _Attempt, open_engines: OpenEngines) -> None:
             engines.sampler.load_weights(engines.learner.weights())
         session = _session(this, state, engines, pool)
         _announce(session, this)
+        admit_pool(session)
         _run(session)
 
 
@@ -229,7 +232,8 @@ def _was_reported(run: RunDirectory, number: int, name: str) -> bool:
     )
 
 
-def _open_pool(config: RunConfig) -> EnvironmentPool:
+def open_pool(config: RunConfig) -> EnvironmentPool:
+    """The sandbox with the run's limits and guess rule. Raises `InfrastructureError` when this machine cannot isolate."""
     guess = GuessRule(seeds=config.gates.guess_seeds, largest_rate=config.gates.max_guess_rate)
     return EnvironmentPool(_open_sandbox(config), kind=config.environment_kind, guess=guess)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sandbox import Report
 from trainer.checkpoint import Checkpoints
 from trainer.config import RunConfig
 from trainer.control import Control
@@ -38,6 +39,7 @@ class RolloutRecord:
 
     candidates: list[CandidateJudged] = field(default_factory=list)
     slots: int = 0
+    renewed: bool = False  # whether this rollout brought a new set of environments
     hints: list[HintWritten] = field(default_factory=list)
     episodes: list[EpisodeFinished] = field(default_factory=list)
     regrets: list[RegretMeasured] = field(default_factory=list)
@@ -66,6 +68,7 @@ class Session:
     record: RolloutRecord = field(default_factory=RolloutRecord)
     tensors: TensorFile = field(default_factory=TensorFile)
     shown_documents: set[str] = field(default_factory=set)
+    admitted: dict[str, Report] = field(default_factory=dict)  # verdicts on the fixed pool, by id
     model_seconds: float = 0.0
     finished: dict[str, Any] = field(default_factory=dict)
     rollout_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=_ETA_ROLLOUTS))

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from trainer.config import RunConfig
 from trainer.corpus import Corpus
 from trainer.errors import UserError
+from trainer.fixed_pool import FixedPool
 from trainer.memory import Memory
 from trainer.regret import Design, SkillTrackers
 
 HintState = Literal["ok", "none", "leaky"]
 STATE_FORMAT = 1
+RECENT_PROGRAMS = 36
 
 
 @dataclass(slots=True)
@@ -58,9 +60,11 @@ class TrainingState:
     memory: Memory
     corpus: Corpus | None
     trackers: SkillTrackers
+    pool: FixedPool | None = None
     next_rollout: int = 0
     environments: list[Environment] = field(default_factory=list)
     waiting: list[DesignSample] = field(default_factory=list)
+    recent_programs: list[str] = field(default_factory=list)  # newest last, for the diversity metric
     baseline: dict[str, float] = field(default_factory=dict)
     barred: dict[str, str] = field(default_factory=dict)
     quarantined: dict[str, str] = field(default_factory=dict)
@@ -70,13 +74,17 @@ class TrainingState:
     engine: dict[str, Any] = field(default_factory=dict)  # what was measured at the first start (threads)
 
     @classmethod
-    def fresh(cls, config: RunConfig, corpus: Corpus | None) -> TrainingState:
+    def fresh(cls, config: RunConfig, corpus: Corpus | None, pool: FixedPool | None = None) -> TrainingState:
         trackers = SkillTrackers(config.reward.gamma_fast, config.reward.gamma_slow)
-        return cls(memory=Memory(config.memory), corpus=corpus, trackers=trackers)
+        return cls(memory=Memory(config.memory), corpus=corpus, trackers=trackers, pool=pool)
 
     def playable(self) -> list[Environment]:
         """Environments of the current set that are neither barred nor quarantined, by slot."""
         return [e for e in self.environments if not self.is_out(e.key)]
+
+    def keep_programs(self, programs: Sequence[str]) -> None:
+        """Remember the newest programs for the diversity metric."""
+        self.recent_programs = [*self.recent_programs, *programs][-RECENT_PROGRAMS:]
 
     def is_out(self, key: str) -> bool:
         return key in self.barred or key in self.quarantined
@@ -103,7 +111,9 @@ class TrainingState:
             "memory": self.memory.state(),
             "purged": self.memory.purged_state(),
             "corpus": self.corpus.state() if self.corpus else None,
+            "pool": self.pool.state() if self.pool else None,
             "trackers": self.trackers.state(),
+            "recent_programs": list(self.recent_programs),
             "baseline": dict(self.baseline),
             "barred": dict(self.barred),
             "quarantined": dict(self.quarantined),
@@ -124,6 +134,7 @@ class TrainingState:
         self.waiting = [_sample_from_dict(s) for s in values["waiting"]]
         self.memory.load_state(values["memory"], values.get("purged", ()))
         self.trackers.load_state(values["trackers"])
+        self.recent_programs = list(values.get("recent_programs", []))
         self.baseline = dict(values["baseline"])
         self.barred = dict(values["barred"])
         self.quarantined = dict(values["quarantined"])
@@ -131,6 +142,8 @@ class TrainingState:
         self.control_offset = int(values["control_offset"])
         self.totals = dict(values["totals"])
         self.engine = dict(values["engine"])
+        if self.pool is not None and values.get("pool") is not None:
+            self.pool.load_state(values["pool"])
         if self.corpus is None or values["corpus"] is None:
             return []
         warning = self.corpus.load_state(values["corpus"])

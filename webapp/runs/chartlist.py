@@ -10,7 +10,7 @@ from trainer.metrics import METRICS
 
 #: Measured only in a rollout that writes a new set; between two of them there is nothing due, so the line goes on.
 PER_REGENERATION = (
-    "win_rate/hinted", "regret/", "gates/", "hints/", "environment/", "time/design", "time/gates", "time/hints",
+    "win_rate/hinted", "regret/", "gates/", "hints/", "environment/", "diversity/", "time/design", "time/gates", "time/hints",
 )  # fmt: skip
 #: Measured only in rollouts in which designs come due.
 WHEN_DUE = ("designer/", "advantage/designer", "reward/designer")
@@ -20,8 +20,8 @@ TITLES = {
     "win_rate": "Win rate", "regret": "Regret", "designer": "Designer reward", "group": "Groups", "band": "Learnable band",
     "gates": "Gates", "loss": "Loss", "policy": "Policy", "optim": "Optimiser", "sampler_gap": "Sampler gap", "perf": "Speed",
     "time": "Time", "learn": "Learner", "tokens": "Tokens", "episode": "Episodes", "stop": "How episodes end", "success": "Success",
-    "hints": "Hints", "environment": "Environments", "pool": "Current set", "reward": "Rewards", "advantage": "Advantages",
-    "samples": "Samples", "staleness": "Staleness", "memory": "Memory", "corpus": "Corpus",
+    "hints": "Hints", "environment": "Environments", "diversity": "Diversity", "pool": "Current set",
+    "reward": "Rewards", "advantage": "Advantages", "samples": "Samples", "staleness": "Staleness", "memory": "Memory", "corpus": "Corpus",
 }  # fmt: skip
 METRIC_TITLES = {
     "win_rate/unhinted": "unhinted", "win_rate/hinted": "hinted", "designer/reward_mean": "reward", "designer/anchor_mean": "anchor",

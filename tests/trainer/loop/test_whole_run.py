@@ -11,6 +11,7 @@ import pytest
 from safetensors import safe_open
 
 from tests.trainer.fakes import FakeEngines, fake_config
+from trainer.diversity import vendi_share
 from trainer.eventlog import read_events
 from trainer.events import FAULTS, KINDS
 from trainer.metrics import METRICS
@@ -112,6 +113,18 @@ def test_both_arms_play_the_same_seeds_at_offset_0_and_only_there(done: Finished
         if ("hinted", 0) in seeds:
             assert sorted(seeds["hinted", 0]) == sorted(seeds["unhinted", 0])
         assert set(seeds["unhinted", 0]).isdisjoint(seeds["unhinted", 1])
+
+
+def test_diversity_is_reported_at_every_regeneration_and_only_there(done: Finished) -> None:
+    values = [m["values"] for m in done.payloads("metrics")]
+    codes = [e["code"] for e in done.payloads("environment")]
+    sets = [
+        [e["code"] for e in done.payloads("environment") if e["environment"].startswith(f"r000{r}")] for r in (0, 2, 4)
+    ]
+    assert [v["diversity/vendi_share"] for v in values[::2]] == [vendi_share(s) for s in sets]
+    assert values[4]["diversity/vendi_recent_share"] == vendi_share(codes)
+    assert values[0]["diversity/vendi_recent_share"] == values[0]["diversity/vendi_share"]
+    assert all(v["diversity/vendi_share"] is None for v in values[1::2])
 
 
 def test_hinted_episodes_show_the_hint_and_are_never_trained(done: Finished) -> None:
