@@ -10,18 +10,20 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from sandbox.calls import Counters, Gather
 from sandbox.errors import EnvironmentFault, HostError, SandboxUnavailable
 from sandbox.inside.modules import flavour_of
 from sandbox.isolation.tiers import TIERS
 from sandbox.limits import GuessRule, Limits
 from sandbox.results import EnvironmentHandle, EpisodeHandle, Opened, Report, Stepped
-from sandbox.version import Counters, EpisodeRecord, Version
+from sandbox.version import EpisodeRecord, Version
 from sandbox.worker_link import WorkerLink
 from sandbox.zygote_link import ZygoteLink
 
 REFUSAL = "generated code is not run on this machine: "
 _SEED_BITS = 63
 _ATTEMPTS = 3
+_CLOSED = "the sandbox was closed"
 
 
 class SandboxHost:
@@ -157,20 +159,28 @@ class SandboxHost:
         self, requests: Sequence[tuple[EnvironmentHandle, int, int]]
     ) -> list[Opened | EnvironmentFault]:
         """Open one episode per (environment, seed, max_turns), answers in order; raises `HostError`."""
-        answers = []
+        found = []
         for environment, seed, max_turns in requests:
             self._check_whole(seed, 0, 2**_SEED_BITS - 1, "seed")
             self._check_whole(max_turns, 1, 100_000, "max_turns")
-            version = self._version(environment.number)
-            answers.append(version.submit(["reset", version.new_episode_number(), seed, max_turns]))
-        return await self._gather(answers)
+            found.append(self._version(environment.number))
+        gather = Gather(len(found))
+        for place, (version, (_, seed, max_turns)) in enumerate(zip(found, requests, strict=True)):
+            version.submit(["reset", version.new_episode_number(), seed, max_turns], gather, place)
+        try:
+            return await gather.answers()
+        except BaseException:
+            # Nobody will learn the handles of those that did open.
+            await self.end_many([answer.episode for answer in gather.found() if isinstance(answer, Opened)])
+            raise
 
     async def step_many(self, requests: Sequence[tuple[EpisodeHandle, str]]) -> list[Stepped | EnvironmentFault]:
         """One action per episode, answers in order; raises `HostError` for an episode that is over, unknown or busy."""
+        self._check_open()
         claimed: list[tuple[Version, int, str, EpisodeRecord]] = []
         try:
             for episode, action in requests:
-                version = self._version(episode.environment)
+                version = self._versions.get(episode.environment) or self._version(episode.environment)
                 checked = self._check_action(action)
                 claimed.append((version, episode.number, checked, self._claim(version, episode)))
         except BaseException:
@@ -178,16 +188,14 @@ class SandboxHost:
             for _, _, _, record in claimed:
                 record.busy = False
             raise
-        answers: list[asyncio.Future[Any] | None] = []
-        for version, number, action, record in claimed:
+        gather = Gather(len(claimed))
+        for place, (version, number, action, record) in enumerate(claimed):
             if record.fault is None:
-                answers.append(version.submit(["step", number, action]))
-                continue
-            record.busy = False
-            done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-            done.set_result(record.fault)
-            answers.append(done)
-        return await self._gather(answers)
+                version.submit(["step", number, action], gather, place)
+            else:
+                record.busy = False
+                gather.put(place, record.fault)
+        return await gather.answers()
 
     @staticmethod
     def _claim(version: Version, episode: EpisodeHandle) -> EpisodeRecord:
@@ -206,13 +214,18 @@ class SandboxHost:
         """What `solution()` returns after `reset(seed)`: the actions as written; None when there is no usable answer."""
         self._check_whole(seed, 0, 2**_SEED_BITS - 1, "seed")
         self._check_whole(max_turns, 1, 100_000, "max_turns")
-        answer = (await self._gather([self._version(environment.number).submit(["solution", seed, max_turns])]))[0]
+        answer = await self._one(environment, ["solution", seed, max_turns])
         return None if isinstance(answer, EnvironmentFault) else answer
 
     async def measure(self, environment: EnvironmentHandle) -> dict[str, float]:
         """Measures of the source: lines, state variables."""
-        answer = (await self._gather([self._version(environment.number).submit(["measure"])]))[0]
+        answer = await self._one(environment, ["measure"])
         return {} if isinstance(answer, EnvironmentFault) else answer
+
+    async def _one(self, environment: EnvironmentHandle, item: list[Any]) -> Any:
+        gather = Gather(1)
+        self._version(environment.number).submit(item, gather)
+        return (await gather.answers())[0]
 
     async def end_many(self, episodes: Sequence[EpisodeHandle]) -> None:
         """Forget episodes; unknown ones are ignored. Does not wait for the worker."""
@@ -221,7 +234,7 @@ class SandboxHost:
             if version is None or version.closed or version.episodes.pop(episode.number, None) is None:
                 continue
             if version.worker is not None:
-                version.submit(["end", episode.number], wait=False)
+                version.submit(["end", episode.number])
 
     async def examine(self, source: str, kind: str, seeds: Sequence[int], guess: GuessRule) -> Report:
         """The gates `parse` to `solvable` (see `sandbox.gates`)."""
@@ -275,7 +288,7 @@ class SandboxHost:
         versions, self._versions = list(self._versions.values()), {}
         for version in versions:
             version.closed = True
-        await asyncio.gather(*(version.close() for version in versions), *self._closing, return_exceptions=True)
+        await asyncio.gather(*(version.close(_CLOSED) for version in versions), *self._closing, return_exceptions=True)
         zygotes, self._zygotes = list(self._zygotes.values()), {}
         for zygote in zygotes:
             await zygote.close(self.limits.close_s)
@@ -301,16 +314,3 @@ class SandboxHost:
         if len(action) > self.limits.action_chars:
             raise HostError(f"an action of {len(action)} characters exceeds the limit of {self.limits.action_chars}")
         return action if action.isascii() else action.encode("utf-8", "replace").decode("utf-8")
-
-    @staticmethod
-    async def _gather(answers: Sequence[asyncio.Future[Any] | None]) -> list[Any]:
-        waiting = [answer for answer in answers if answer is not None]
-        try:
-            # One after the other is enough: they are filled by frames, not by being awaited.
-            return [await answer for answer in waiting]
-        except BaseException:
-            for answer in waiting:
-                if answer.done() and not answer.cancelled():
-                    answer.exception()
-                answer.cancel()
-            raise

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from sandbox.errors import FAULT_KINDS, EnvironmentFault
-from sandbox.inside.checks import NOT_TEXT
+from sandbox.inside.checks import NOT_TEXT, is_clean
 from sandbox.limits import Limits
 from sandbox.results import EpisodeHandle, Opened, Stepped
 
@@ -29,10 +29,9 @@ def _clean(value: Any, cap_chars: int) -> str:
 
 
 def _observation(value: Any, limits: Limits) -> str:
-    text = _text(value, limits.observation_chars)
-    if not text or NOT_TEXT.search(text):
-        raise BadReply("an observation is not clean text")
-    return text
+    if type(value) is not str or not 0 < len(value) <= limits.observation_chars or not is_clean(value):
+        raise BadReply("an observation is missing, too long, or not clean text")
+    return value
 
 
 def _info(value: Any, limits: Limits) -> dict[str, float]:
@@ -80,21 +79,20 @@ def opened_of(reply: list[Any], episode: EpisodeHandle, limits: Limits) -> Opene
 
 def stepped_of(reply: list[Any], limits: Limits) -> Stepped:
     """A successful step; raises `BadReply`."""
-    if not 6 <= len(reply) <= 7:
+    printed = ""
+    if len(reply) == 6:
+        _, observation, reward, terminated, truncated, info = reply
+    elif len(reply) == 7:
+        _, observation, reward, terminated, truncated, info, printed = reply
+        printed = _clean(printed, limits.stdout_bytes)
+    else:
         raise BadReply("the reply to a step has the wrong shape")
-    reward, terminated, truncated = reply[2], reply[3], reply[4]
-    if type(reward) is not float or not math.isfinite(reward) or abs(reward) > limits.reward_abs:
+    # A comparison with NaN is false, so this refuses it too.
+    if type(reward) is not float or not -limits.reward_abs <= reward <= limits.reward_abs:
         raise BadReply("the reward is not a finite number within range")
     if type(terminated) is not bool or type(truncated) is not bool:
         raise BadReply("a flag is not a boolean")
-    return Stepped(
-        _observation(reply[1], limits),
-        reward,
-        terminated,
-        truncated,
-        _info(reply[5], limits),
-        _printed(reply, 6, limits),
-    )
+    return Stepped(_observation(observation, limits), reward, terminated, truncated, _info(info, limits), printed)
 
 
 def solution_of(reply: list[Any], limits: Limits) -> list[str] | None:

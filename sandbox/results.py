@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 StageResult = Literal["passed", "failed", "skipped", "unverifiable"]
 
@@ -22,7 +22,7 @@ class EnvironmentHandle:
         self._close(self.number)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class EpisodeHandle:
     """One episode of one environment version, for `step_many` and `end_many`."""
 
@@ -30,8 +30,7 @@ class EpisodeHandle:
     number: int
 
 
-@dataclass(frozen=True)
-class Opened:
+class Opened(NamedTuple):
     """Reply to a reset. `stdout` is what the program printed meanwhile (capped)."""
 
     episode: EpisodeHandle
@@ -40,8 +39,7 @@ class Opened:
     stdout: str = ""
 
 
-@dataclass(frozen=True)
-class Stepped:
+class Stepped(NamedTuple):
     """Reply to a step. `reward` is finite and within `Limits.reward_abs`."""
 
     observation: str

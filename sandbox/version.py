@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from sandbox import replies
+from sandbox.calls import Counters, Gather, Job
 from sandbox.errors import EnvironmentFault, FaultKind, HostError
 from sandbox.limits import Limits
+from sandbox.protocol import ProtocolError
 from sandbox.results import EpisodeHandle, Opened, Stepped
 from sandbox.worker_link import WorkerLink, WorkerLost
 
@@ -36,36 +38,11 @@ class EpisodeRecord:
     fault: EnvironmentFault | None = None
 
 
-@dataclass(slots=True)
-class Job:
-    """One call waiting for its reply. `answer` is None for calls nobody waits for."""
-
-    item: list[Any]
-    answer: asyncio.Future[Any] | None
-    attempts: int = 0
-
-
-@dataclass
-class Counters:
-    """Statistics of a host."""
-
-    calls: int = 0
-    frames: int = 0
-    workers_started: int = 0
-    workers_lost: int = 0
-    episodes_replayed: int = 0
-    faults: int = 0
-
-    def as_dict(self) -> dict[str, int]:
-        """Plain numbers."""
-        return dict(vars(self))
-
-
 def _fingerprint(result: Opened | Stepped) -> int:
     if isinstance(result, Opened):
         return hash((result.observation, tuple(result.info.items())))
-    flags = (result.terminated, result.truncated)
-    return hash((result.observation, result.reward, flags, tuple(result.info.items())))
+    observation, reward, terminated, truncated, info, _ = result
+    return hash((observation, reward, terminated, truncated, tuple(info.items()) if info else ()))
 
 
 def fault_of_loss(lost: WorkerLost, hard_s: float) -> EnvironmentFault:
@@ -109,21 +86,23 @@ class Version:
         self.last_used = 0.0
         self._start_worker = start_worker
         self._queue: deque[Job] = deque()
-        self._drain: asyncio.Task[None] | None = None
+        self._flight: list[Job] = []
+        self._carrier: WorkerLink | None = None
+        self._pumping = False
+        self._repair: asyncio.Task[None] | None = None
         self._next_episode = 0
 
     # --- calls ------------------------------------------------------------------------------------------------------
 
-    def submit(self, item: list[Any], *, wait: bool = True) -> asyncio.Future[Any] | None:
-        """Queue one call; the future gives a result value or an `EnvironmentFault` value, or raises `HostError`."""
+    def submit(self, item: list[Any], gather: Gather | None = None, place: int = 0) -> None:
+        """Queue one call; `gather` gets a result, an `EnvironmentFault` value, or a failure. Raises `HostError` when closed."""
         if self.closed:
             raise HostError("the environment handle is closed")
-        loop = asyncio.get_running_loop()
-        answer = loop.create_future() if wait else None
-        self._queue.append(Job(item, answer))
-        if self._drain is None or self._drain.done():
-            self._drain = loop.create_task(self._drain_queue())
-        return answer
+        self._queue.append(Job(item, gather, place))
+        if not self._pumping:
+            # Not at once: what else is submitted before the loop comes round travels in the same frame.
+            self._pumping = True
+            asyncio.get_running_loop().call_soon(self._pump)
 
     def new_episode_number(self) -> int:
         """A number never used before in this version."""
@@ -133,38 +112,73 @@ class Version:
     @property
     def idle(self) -> bool:
         """True when its worker could be put to sleep without loss."""
-        return not self.episodes and not self._queue and (self._drain is None or self._drain.done())
+        return not (self.episodes or self._queue or self._flight) and self._repair is None
 
-    async def _drain_queue(self) -> None:
-        while self._queue:
-            jobs = [self._queue.popleft() for _ in range(min(len(self._queue), self.limits.batch_items))]
-            try:
-                await self._run(jobs)
-            except WorkerLost as lost:
-                await self._recover(jobs, lost)
-            except EnvironmentFault as fault:
-                # The program no longer loads: the version is lost, not the machinery.
-                self._settle_all(jobs, fault)
-            except asyncio.CancelledError:
-                self._fail([*jobs, *self._queue], HostError("the sandbox was closed"))
-                self._queue.clear()
-                raise
-            except Exception as error:  # noqa: BLE001
-                # Whatever the machinery met, the callers must hear of it instead of waiting for ever.
-                self._fail(jobs, error)
+    def _pump(self) -> None:
+        """Send the next frame unless one is on its way; start or replace the worker first when there is none."""
+        self._pumping = False
+        if self._flight or self._repair is not None or not self._queue or self.closed:
+            return
+        if self.worker is not None and self.worker.usable:
+            self._send(self.worker)
+        else:
+            self._repair = asyncio.get_running_loop().create_task(self._mend())
 
-    async def _run(self, jobs: list[Job]) -> None:
-        worker = await self.ensure_worker()
-        if any(record.fault is not None for record in self.episodes.values()):
-            jobs = self._without_faulted(jobs)
+    def _send(self, worker: WorkerLink) -> None:
+        jobs = [self._queue.popleft() for _ in range(min(len(self._queue), self.limits.batch_items))]
         self.counters.frames += 1
         self.counters.calls += len(jobs)
-        answers = await worker.call([job.item for job in jobs], self.limits.step_hard_s)
-        self.last_used = asyncio.get_running_loop().time()
+        self._flight, self._carrier = jobs, worker
+        try:
+            worker.request([job.item for job in jobs], self.limits.step_hard_s, self._on_answer)
+        except ProtocolError as error:
+            self._flight = []
+            self._fail(jobs, HostError(f"a call has no form on the wire: {error}"))
+
+    def _on_answer(self, answers: list[Any], error: Exception | None) -> None:
+        if self.closed:
+            return  # close() tells the callers
+        jobs, self._flight = self._flight, []
+        loop = asyncio.get_running_loop()
+        if error is not None:
+            self._repair = loop.create_task(self._mend(jobs, error))
+            return
+        self.last_used = loop.time()
         for job, answer in zip(jobs, answers, strict=True):
             self._settle(job, self._judge(job.item, answer))
+        if self._queue:
+            self._pump()
 
-    def _without_faulted(self, jobs: list[Job]) -> list[Job]:
+    async def _mend(self, jobs: Sequence[Job] = (), error: Exception | None = None) -> None:
+        """Settle what a lost frame (`jobs`, `error`) means for its calls, then have a worker ready for what is queued."""
+        try:
+            if error is not None and self._carrier is not None:
+                lost = await self._carrier.lost(error)
+                await self.drop_worker()
+                self._after_loss(jobs, lost)
+                jobs = ()
+            if self._queue:
+                await self.ensure_worker()
+                self._queue = deque(self._without_faulted(self._queue))
+        except EnvironmentFault as fault:
+            # The program no longer loads: the version is lost, not the machinery.
+            self._settle_all(self._take_queue(), fault)
+        except asyncio.CancelledError:
+            self._fail([*jobs, *self._take_queue()], HostError("the environment was closed meanwhile"))
+            raise
+        except Exception as failure:  # noqa: BLE001
+            # Whatever the machinery met, the callers must hear of it instead of waiting for ever.
+            self._fail([*jobs, *self._take_queue()], failure)
+        finally:
+            self._repair = None
+        self._pump()
+
+    def _take_queue(self) -> list[Job]:
+        jobs = list(self._queue)
+        self._queue.clear()
+        return jobs
+
+    def _without_faulted(self, jobs: Iterable[Job]) -> list[Job]:
         """Settle steps of episodes that a replay has just found faulty; the rest still runs."""
         left: list[Job] = []
         for job in jobs:
@@ -176,13 +190,13 @@ class Version:
         return left
 
     def _judge(self, item: list[Any], answer: Any) -> Any:
-        """Result or fault of one reply; keeps the episode's record."""
+        """Result or fault of one reply."""
         try:
+            if item[0] == "step" and type(answer) is list and answer and answer[0] == "ok":
+                return replies.stepped_of(answer, self.limits)
             fault = replies.fault_of(answer, self.limits)
             if fault is not None:
                 return fault
-            if item[0] == "step":
-                return replies.stepped_of(answer, self.limits)
             if item[0] == "reset":
                 return replies.opened_of(answer, EpisodeHandle(self.number, item[1]), self.limits)
             if item[0] == "solution":
@@ -194,27 +208,30 @@ class Version:
         return None
 
     def _settle(self, job: Job, result: Any) -> None:
-        item = job.item
-        if isinstance(result, EnvironmentFault):
-            self.counters.faults += 1
-        if item[0] == "reset" and isinstance(result, Opened):
-            self.episodes[item[1]] = EpisodeRecord(item[2], item[3], _fingerprint(result))
-        elif item[0] == "step":
+        """Keep the episode's record, and tell who waits."""
+        item, gather = job.item, job.gather
+        if type(result) is Stepped:
             record = self.episodes.get(item[1])
             if record is not None:
                 record.busy = False
-                if isinstance(result, Stepped):
-                    record.actions.append(item[2])
-                    record.stepped.append(_fingerprint(result))
-                    record.over = result.terminated or result.truncated
-                else:
-                    record.fault = result
-        if job.answer is not None and not job.answer.done():
-            job.answer.set_result(result)
-        elif job.answer is not None and isinstance(result, Opened):
-            # The caller was cancelled and will never learn the handle.
-            self.episodes.pop(item[1], None)
-            self.submit(["end", item[1]], wait=False)
+                record.actions.append(item[2])
+                record.stepped.append(_fingerprint(result))
+                record.over = result.terminated or result.truncated
+        elif type(result) is EnvironmentFault:
+            self.counters.faults += 1
+            record = self.episodes.get(item[1]) if item[0] == "step" else None
+            if record is not None:
+                record.busy = False
+                record.fault = result
+        elif type(result) is Opened:
+            if gather is None or gather.abandoned:
+                # The caller will never learn the handle.
+                if not self.closed:
+                    self.submit(["end", item[1]])
+            else:
+                self.episodes[item[1]] = EpisodeRecord(item[2], item[3], _fingerprint(result))
+        if gather is not None:
+            gather.put(job.place, result)
 
     def _settle_all(self, jobs: list[Job], fault: EnvironmentFault) -> None:
         for job in jobs:
@@ -225,8 +242,8 @@ class Version:
             record = self.episodes.get(job.item[1]) if job.item[0] == "step" else None
             if record is not None:
                 record.busy = False
-            if job.answer is not None and not job.answer.done():
-                job.answer.set_exception(error)
+            if job.gather is not None:
+                job.gather.fail(error)
 
     # --- worker -----------------------------------------------------------------------------------------------------
 
@@ -290,10 +307,9 @@ class Version:
                     record.fault = _different(lost.stage)
                 raise
 
-    async def _recover(self, jobs: list[Job], lost: WorkerLost) -> None:
-        """After a loss in a frame: the culprit's call gets its fault, the others run again."""
+    def _after_loss(self, jobs: Sequence[Job], lost: WorkerLost) -> None:
+        """After a loss in a frame: the culprit's call gets its fault, the others go back to the head of the queue."""
         self.counters.workers_lost += 1
-        await self.drop_worker()
         again: list[Job] = []
         for index, job in enumerate(jobs):
             if not lost.from_outside and index == min(lost.index, len(jobs) - 1):
@@ -313,14 +329,14 @@ class Version:
         if worker is not None:
             await worker.close()
 
-    async def close(self) -> None:
-        """End everything of this version."""
+    async def close(self, reason: str = "the environment handle was closed") -> None:
+        """End everything of this version; calls that still wait get `HostError` with this reason."""
         self.closed = True
-        if self._drain is not None and not self._drain.done():
-            self._drain.cancel()
-            await asyncio.wait((self._drain,))
-        self._fail(list(self._queue), HostError("the environment handle was closed"))
-        self._queue.clear()
+        flight, self._flight = self._flight, []
+        self._fail([*flight, *self._take_queue()], HostError(reason))
+        if self._repair is not None:
+            self._repair.cancel()
+            await asyncio.wait((self._repair,))
         self.episodes.clear()
         await self.drop_worker()
 

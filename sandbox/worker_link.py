@@ -6,7 +6,8 @@ import asyncio
 import mmap
 import socket
 import struct
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 from sandbox.errors import HostError, SandboxUnavailable
 from sandbox.limits import Limits
@@ -15,7 +16,13 @@ from sandbox.zygote_link import ZygoteLink
 
 _PROGRESS = struct.Struct("<III")
 _STAGES = ("load", "parse", "load", "reset", "step", "end", "solution", "measure")
-_CHUNK_BYTES = 1 << 18
+_CHUNK_BYTES = 1 << 16
+_INCOMPLETE: Final = object()
+
+FrameHandler = Callable[[Any, Exception | None], None]
+"""Hears of one frame: its message, or why none came."""
+AnswerHandler = Callable[[list[Any], Exception | None], None]
+"""Hears of one request: the replies in order, or an error that `WorkerLink.lost` explains."""
 
 
 class WorkerLost(Exception):
@@ -50,11 +57,12 @@ class WorkerLink:
         self._received = bytearray()
         self._unsent = memoryview(b"")
         self._expected_bytes = 65_536
-        self._answer: asyncio.Future[Any] | None = self._loop.create_future()
+        self._on_frame: FrameHandler | None = None
         self._gone: asyncio.Future[None] = self._loop.create_future()
         self._sequence = 0
         self._closed = False
         self._violated = False
+        self._watch = _Watch(self)
         self._loop.add_reader(channel.fileno(), self._on_readable)
 
     @classmethod
@@ -62,10 +70,10 @@ class WorkerLink:
         """Fork a worker and read its self-test; raises `SandboxUnavailable` unless every answer is `denied`."""
         pid, channel, page = await zygote.fork()
         link = cls(zygote, pid, channel, page, limits)
+        first: asyncio.Future[Any] = link._loop.create_future()
+        link._on_frame = _into(first)
         try:
-            assert link._answer is not None
-            hello = await asyncio.wait_for(link._answer, limits.spawn_s)
-            link._answer = None
+            hello = await asyncio.wait_for(first, limits.spawn_s)
             answers = hello.get("self_test") if isinstance(hello, dict) else None
             if not isinstance(answers, dict) or not answers or set(answers.values()) != {"denied"}:
                 raise SandboxUnavailable(f"the {zygote.tier} tier does not isolate: {_complaint(hello)}")
@@ -84,40 +92,64 @@ class WorkerLink:
 
     # --- frames -----------------------------------------------------------------------------------------------------
 
+    def request(self, items: list[list[Any]], hard_s: float, on_answer: AnswerHandler) -> None:
+        """Send one frame of calls, each bounded by `hard_s` seconds.
+
+        `on_answer` is called once, from the event loop or at once: with the replies in order, or with what `lost` wants.
+        """
+        self._sequence += 1
+        number, wanted = self._sequence, len(items)
+
+        def on_frame(message: Any, error: Exception | None) -> None:
+            if error is not None:
+                on_answer([], error)
+            elif type(message) is not list or len(message) != 2 or message[0] != number:
+                on_answer([], ProtocolError("the reply does not belong to the request"))
+            elif type(message[1]) is not list or len(message[1]) != wanted:
+                on_answer([], ProtocolError("the reply has the wrong number of answers"))
+            else:
+                on_answer(message[1], None)
+
+        if self._violated:
+            on_answer([], ProtocolError("bytes nobody asked for"))
+        elif self._gone.done():
+            on_answer([], EOFError("the worker has ended"))
+        else:
+            data = encode_frame([number, items])
+            self._expected_bytes = self._limits.reply_bytes(wanted)
+            self._on_frame = on_frame
+            self._watch.begin(hard_s, wanted)
+            self._send(data)
+
     async def call(self, items: list[list[Any]], hard_s: float) -> list[Any]:
         """Replies to `items`, in order, each call bounded by `hard_s` seconds; raises `WorkerLost`."""
-        self._sequence += 1
-        self._expected_bytes = self._limits.reply_bytes(len(items))
-        answer: asyncio.Future[Any] = self._loop.create_future()
-        self._answer = answer
-        if self._violated:
-            answer.set_exception(ProtocolError("bytes nobody asked for"))
-        elif self._gone.done():
-            answer.set_exception(EOFError("the worker has ended"))
-        else:
-            self._send(encode_frame([self._sequence, items]))
-        watch = _Watch(self, answer, hard_s, len(items))
+        answer: asyncio.Future[list[Any]] = self._loop.create_future()
+        self.request(items, hard_s, _into(answer))
         try:
-            message = await answer
-        except TimeoutError:
-            raise await self._lost("timeout", None) from None
-        except (EOFError, ConnectionError, ProtocolError) as error:
-            cause = "protocol" if isinstance(error, ProtocolError) else "ended"
-            raise await self._lost(cause, error) from error
+            return await answer
+        except (TimeoutError, EOFError, ProtocolError) as error:
+            raise await self.lost(error) from error
         finally:
-            watch.stop()
-            self._answer = None
-        if type(message) is not list or len(message) != 2 or message[0] != self._sequence:
-            raise await self._lost("protocol", ProtocolError("the reply does not belong to the request"))
-        replies = message[1]
-        if type(replies) is not list or len(replies) != len(items):
-            raise await self._lost("protocol", ProtocolError("the reply has the wrong number of answers"))
-        return replies
+            self._on_frame = None
+
+    @property
+    def waits(self) -> bool:
+        """True while a frame is on its way."""
+        return self._on_frame is not None
+
+    def time_out(self) -> None:
+        """End the frame that is on its way: it took too long."""
+        self._finish(None, TimeoutError())
 
     def progress(self) -> tuple[int, int, int]:
         """Count of calls begun, index of the current one in its frame, its stage: written by the worker."""
         done, index, stage = _PROGRESS.unpack_from(self._page, 0)
         return done, index, stage
+
+    def _finish(self, message: Any, error: Exception | None) -> None:
+        handler, self._on_frame = self._on_frame, None
+        if handler is not None:
+            handler(message, error)
 
     def _send(self, data: bytes) -> None:
         try:
@@ -150,7 +182,7 @@ class WorkerLink:
         if not part:
             self._at_end()
             return
-        if self._closed or self._answer is None or self._answer.done():
+        if self._closed or self._on_frame is None:
             # Unasked bytes, or a frame after a verdict: never kept. An endless stream of them would keep the host busy,
             # so the worker is killed at once and the next call hears why.
             if not self._violated and not self._closed:
@@ -159,41 +191,46 @@ class WorkerLink:
             return
         self._received += part
         try:
-            self._complete(self._answer)
+            message = self._complete()
         except ProtocolError as error:
-            self._answer.set_exception(error)
+            self._finish(None, error)
+            return
+        if message is not _INCOMPLETE:
+            self._finish(message, None)
 
-    def _complete(self, answer: asyncio.Future[Any]) -> None:
+    def _complete(self) -> Any:
+        """The message when the whole frame is there, else `_INCOMPLETE`; raises `ProtocolError`."""
         received = self._received
         if len(received) < HEADER_BYTES:
-            return
+            return _INCOMPLETE
         size = HEADER_BYTES + body_length(received, self._expected_bytes)
         if len(received) < size:
-            return
+            return _INCOMPLETE
         if len(received) > size:
             raise ProtocolError("more bytes than one reply")
         body = bytes(memoryview(received)[HEADER_BYTES:])
         self._received = bytearray()
-        answer.set_result(decode_body(body))
+        return decode_body(body)
 
     def _at_end(self) -> None:
         self._loop.remove_reader(self._channel.fileno())
         self._loop.remove_writer(self._channel.fileno())
         if not self._gone.done():
             self._gone.set_result(None)
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(EOFError("the worker ended"))
+        self._finish(None, EOFError("the worker ended"))
 
     # --- ends -------------------------------------------------------------------------------------------------------
 
-    async def _lost(self, cause: str, error: BaseException | None) -> WorkerLost:
-        """Kill, confirm, and describe the loss."""
+    async def lost(self, error: Exception) -> WorkerLost:
+        """After a failed frame: kill, confirm, and describe the loss."""
         _, index, stage = self.progress()
+        causes = {TimeoutError: "timeout", ProtocolError: "protocol"}
+        cause = next((name for kind, name in causes.items() if isinstance(error, kind)), "ended")
         if cause != "ended":
             await self._kill()
         status = await self._zygote.exit_status(self._pid, self._limits.close_s) if cause == "ended" else None
         await self.close()
-        return WorkerLost(cause, index, _STAGES[stage] if stage < len(_STAGES) else "step", status, str(error or ""))
+        return WorkerLost(cause, index, _STAGES[stage] if stage < len(_STAGES) else "step", status, str(error))
 
     async def _kill(self) -> None:
         """SIGKILL, confirmed by end-of-file; a zygote that does not do it is killed with all its workers."""
@@ -219,38 +256,65 @@ class WorkerLink:
         finally:
             self._loop.remove_reader(self._channel.fileno())
             self._loop.remove_writer(self._channel.fileno())
+            self._watch.stop()
             self._channel.close()
             self._page.close()
 
 
 class _Watch:
-    """Deadline of a frame: no call may stand still for `hard_s`, and all together get `hard_s` each."""
+    """Deadline of a frame: no call may stand still for `hard_s`, and all together get `hard_s` each.
 
-    def __init__(self, link: WorkerLink, answer: asyncio.Future[Any], hard_s: float, calls: int) -> None:
+    The timer outlives the frame: arming and cancelling one for every frame costs more than a look at an idle worker.
+    """
+
+    def __init__(self, link: WorkerLink) -> None:
         self._link = link
-        self._answer = answer
-        self._hard_s = hard_s
         self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._hard_s = self._ends_at = self._moved_at = 0.0
+        self._done = 0
+
+    def begin(self, hard_s: float, calls: int) -> None:
         now = self._loop.time()
+        self._hard_s = hard_s
         self._ends_at = now + hard_s * calls
         self._moved_at = now
-        self._done = link.progress()[0]
-        self._timer = self._loop.call_later(hard_s / 4, self._look)
+        self._done = self._link.progress()[0]
+        if self._timer is None or self._timer.when() > now + hard_s:
+            self.stop()
+            self._timer = self._loop.call_later(hard_s / 8, self._look)
 
     def _look(self) -> None:
-        if self._answer.done():
+        self._timer = None
+        if not self._link.waits:
             return
         now = self._loop.time()
         done = self._link.progress()[0]
         if done != self._done:
             self._done, self._moved_at = done, now
         if now >= self._ends_at or now - self._moved_at >= self._hard_s:
-            self._answer.set_exception(TimeoutError())
-            return
-        self._timer = self._loop.call_later(self._hard_s / 4, self._look)
+            self._link.time_out()
+        else:
+            self._timer = self._loop.call_later(self._hard_s / 8, self._look)
 
     def stop(self) -> None:
-        self._timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def _into(future: asyncio.Future[Any]) -> Callable[[Any, Exception | None], None]:
+    """A handler that settles a future."""
+
+    def settle(value: Any, error: Exception | None) -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(value)
+        else:
+            future.set_exception(error)
+
+    return settle
 
 
 def _complaint(hello: Any) -> str:

@@ -6,41 +6,99 @@ import asyncio
 import os
 import statistics
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
-from sandbox.bench.programs import HANGING, REALISTIC, TRIVIAL
-from sandbox.errors import HostError
+from sandbox.bench.programs import HANGING, REALISTIC, TRIVIAL, Case
+from sandbox.errors import EnvironmentFault, HostError
 from sandbox.host import SandboxHost
 from sandbox.inside.modules import provided_names
 from sandbox.limits import Limits
-from sandbox.results import EpisodeHandle, Opened
+from sandbox.results import EnvironmentHandle, EpisodeHandle, Opened
 
-_ACTIONS = (
-    r"\boxed{move north}",
-    r"\boxed{call}",
-    r"\boxed{move east}",
-    r"\boxed{move south}",
-    r"\boxed{move west}",
-    "hm",
-)
+_SLICE_S = 0.2
 
 
-def in_process(source: str, class_name: str, seconds: float) -> float:
-    """Steps per second of one instance in this process: the upper limit."""
-    names = provided_names()
-    exec(compile(source, "<benchmark>", "exec"), names)  # noqa: S102 - our own two programs, never generated ones
-    instance = names[class_name]()
-    instance.reset(seed=1)
-    steps, started = 0, time.perf_counter()
-    while time.perf_counter() - started < seconds:
-        for _ in range(50):
-            for action in _ACTIONS:
-                if instance.step(action)[2]:
-                    instance.reset(seed=steps)
-                steps += 1
-    return steps / (time.perf_counter() - started)
+class InProcess:
+    """The same program in this process, without any boundary: the upper limit."""
+
+    def __init__(self, source: str, class_name: str, actions: Sequence[str]) -> None:
+        names = provided_names()
+        exec(compile(source, "<benchmark>", "exec"), names)  # noqa: S102 - our own two programs, never generated ones
+        self._instance = names[class_name]()
+        self._instance.reset(seed=1)
+        self._actions = actions
+
+    def rate(self, seconds: float) -> float:
+        """Steps per second."""
+        instance, steps, started = self._instance, 0, time.perf_counter()
+        while time.perf_counter() - started < seconds:
+            for _ in range(50):
+                for action in self._actions:
+                    if instance.step(action)[2]:
+                        instance.reset(seed=steps)
+                    steps += 1
+        return steps / (time.perf_counter() - started)
+
+
+class Sandboxed:
+    """Episodes of one program in sandboxed workers, each worker's episodes stepped together by a task of its own."""
+
+    def __init__(
+        self, host: SandboxHost, handles: list[EnvironmentHandle], episodes: int, actions: Sequence[str]
+    ) -> None:
+        """`episodes` per handle are kept open; one that ends is replaced."""
+        self._host = host
+        self._handles = handles
+        self._episodes = episodes
+        self._actions = actions
+        self._live: dict[int, list[EpisodeHandle]] = {}
+        self._seed = 0
+
+    async def _fill(self, handle: EnvironmentHandle) -> list[EpisodeHandle]:
+        live = self._live.setdefault(handle.number, [])
+        while len(live) < self._episodes:
+            seeds = range(self._seed, self._seed + self._episodes - len(live))
+            self._seed += len(seeds)
+            opened = await self._host.reset_many([(handle, seed, 10**5) for seed in seeds])
+            live += [answer.episode for answer in opened if isinstance(answer, Opened)]
+        return live
+
+    async def _drive(self, handle: EnvironmentHandle, ends_at: float) -> int:
+        steps, turn = 0, 0
+        while time.perf_counter() < ends_at:
+            live = await self._fill(handle)
+            action = self._actions[turn % len(self._actions)]
+            answers = await self._host.step_many([(episode, action) for episode in live])
+            steps, turn = steps + len(answers), turn + 1
+            ended = [e for e, a in zip(live, answers, strict=True) if isinstance(a, EnvironmentFault) or a.terminated]
+            if ended:
+                await self._host.end_many(ended)
+                self._live[handle.number] = [episode for episode in live if episode not in ended]
+        return steps
+
+    async def rate(self, seconds: float) -> float:
+        """Steps per second of all workers together."""
+        for handle in self._handles:
+            await self._fill(handle)
+        started = time.perf_counter()
+        counts = await asyncio.gather(*(self._drive(handle, started + seconds) for handle in self._handles))
+        return sum(counts) / (time.perf_counter() - started)
+
+
+async def compare(
+    host: SandboxHost, case: Case, versions: int, episodes: int, rounds: int
+) -> tuple[float, float, float]:
+    """(steps/s in process, steps/s sandboxed, median ratio), measured in turns so that both see the same machine."""
+    bare = InProcess(case.source, case.class_name, case.actions)
+    handles = [await host.load(case.source) for _ in range(versions)]
+    boxed = Sandboxed(host, handles, episodes, case.actions)
+    await boxed.rate(_SLICE_S)
+    pairs = [(bare.rate(_SLICE_S / 2), await boxed.rate(_SLICE_S), bare.rate(_SLICE_S / 2)) for _ in range(rounds)]
+    await _close_all(host)
+    ratios = [rate / ((before + after) / 2) for before, rate, after in pairs]
+    in_process = statistics.median((before + after) / 2 for before, _, after in pairs)
+    return in_process, statistics.median(rate for _, rate, _ in pairs), statistics.median(ratios)
 
 
 async def _open(host: SandboxHost, source: str, versions: int, episodes: int) -> list[EpisodeHandle]:
@@ -48,51 +106,6 @@ async def _open(host: SandboxHost, source: str, versions: int, episodes: int) ->
     requests = [(handle, seed, 10**5) for seed in range(episodes) for handle in handles]
     opened = await host.reset_many(requests)
     return [answer.episode for answer in opened if isinstance(answer, Opened)]
-
-
-async def sandboxed(host: SandboxHost, source: str, versions: int, episodes: int, seconds: float) -> float:
-    """Steps per second of `episodes` episodes in each of `versions` workers, all stepped together."""
-    live = await _open(host, source, versions, episodes)
-    if len(live) != versions * episodes:
-        raise HostError("a benchmark episode did not open")
-    steps, started = 0, time.perf_counter()
-    while time.perf_counter() - started < seconds:
-        action = _ACTIONS[(steps // len(live)) % len(_ACTIONS)]
-        answers = await host.step_many([(episode, action) for episode in live])
-        steps += len(answers)
-        ended = [place for place, answer in enumerate(answers) if isinstance(answer, Exception) or answer.terminated]
-        for place in ended:
-            await host.end_many([live[place]])
-        if ended:
-            live = [episode for place, episode in enumerate(live) if place not in set(ended)] or live[:1]
-    rate = steps / (time.perf_counter() - started)
-    await _close_all(host)
-    return rate
-
-
-async def pipelined(host: SandboxHost, source: str, versions: int, episodes: int, seconds: float) -> float:
-    """Like `sandboxed`, but each version is driven by its own task, so that workers and host overlap."""
-    live = await _open(host, source, versions, episodes)
-    ends_at = time.perf_counter() + seconds
-
-    async def drive(mine: list[EpisodeHandle]) -> int:
-        steps = 0
-        while time.perf_counter() < ends_at and mine:
-            action = _ACTIONS[(steps // len(mine)) % len(_ACTIONS)]
-            answers = await host.step_many([(episode, action) for episode in mine])
-            steps += len(answers)
-            pairs = zip(mine, answers, strict=True)
-            mine = [episode for episode, answer in pairs if not isinstance(answer, Exception) and not answer.terminated]
-        return steps
-
-    groups: dict[int, list[EpisodeHandle]] = {}
-    for episode in live:
-        groups.setdefault(episode.environment, []).append(episode)
-    started = time.perf_counter()
-    counts = await asyncio.gather(*(drive(mine) for mine in groups.values()))
-    rate = sum(counts) / (time.perf_counter() - started)
-    await _close_all(host)
-    return rate
 
 
 async def _close_all(host: SandboxHost) -> None:
@@ -114,7 +127,7 @@ async def fork_ms(host: SandboxHost, source: str, times: int = 20) -> float:
 async def worker_private_mib(host: SandboxHost) -> float:
     """Private memory of a worker with one realistic program and 16 episodes, in MiB."""
     before = set(_own_descendants())
-    await _open(host, REALISTIC, 1, 16)
+    await _open(host, REALISTIC.source, 1, 16)
     (worker,) = set(_own_descendants()) - before
     private = 0
     for line in Path(f"/proc/{worker}/smaps_rollup").read_text(encoding="ascii").splitlines():
@@ -143,12 +156,12 @@ def _own_descendants() -> list[int]:
 
 async def recovery_ms(host: SandboxHost) -> float:
     """Milliseconds until 32 realistic episodes of 10 steps answer again after their worker was killed."""
-    live = await _open(host, REALISTIC, 1, 32)
+    live = await _open(host, REALISTIC.source, 1, 32)
     for turn in range(10):
-        await host.step_many([(episode, _ACTIONS[1 if turn % 2 else 5]) for episode in live])
+        await host.step_many([(episode, REALISTIC.actions[1 if turn % 2 else 5]) for episode in live])
     await host.drop_workers()
     started = time.perf_counter()
-    answers = await host.step_many([(episode, _ACTIONS[1]) for episode in live])
+    answers = await host.step_many([(episode, REALISTIC.actions[1]) for episode in live])
     elapsed = time.perf_counter() - started
     if any(isinstance(answer, Exception) for answer in answers):
         raise HostError("a replayed episode answered differently")
@@ -156,28 +169,34 @@ async def recovery_ms(host: SandboxHost) -> float:
     return elapsed * 1_000
 
 
-async def hung_neighbour_cost(seconds: float) -> float:
-    """Share of speed one environment loses while another one hangs (its worker gets its own core's share at most)."""
-    host = SandboxHost(Limits(step_soft_s=3 * seconds + 5, step_hard_s=4 * seconds + 6))
+async def hung_neighbour_cost(rounds: int) -> float:
+    """Median share of speed that 8 episodes of one environment lose while another environment hangs."""
+    slice_s = 2 * _SLICE_S
+    host = SandboxHost(Limits(step_soft_s=1.5 * slice_s, step_hard_s=3 * slice_s))
     await host.start()
-    alone = await sandboxed(host, REALISTIC, 1, 8, seconds)
-    hung = await _open(host, HANGING, 1, 1)
-    task = asyncio.ensure_future(host.step_many([(hung[0], "x")]))
-    await asyncio.sleep(0.05)
-    handle = await host.load(REALISTIC)
-    opened = await host.reset_many([(handle, seed, 10**5) for seed in range(8)])
-    live = [answer.episode for answer in opened if isinstance(answer, Opened)]
-    steps, started = 0, time.perf_counter()
-    while time.perf_counter() - started < seconds:
-        steps += len(await host.step_many([(episode, "hm") for episode in live]))
-    beside = steps / (time.perf_counter() - started)
+    boxed = Sandboxed(host, [await host.load(REALISTIC.source)], 8, REALISTIC.actions)
+    hanging = await host.load(HANGING)
+    await boxed.rate(slice_s)
+    lost = []
+    for _ in range(rounds):
+        before = await boxed.rate(slice_s / 2)
+        (opened,) = await host.reset_many([(hanging, 1, 10**5)])
+        if not isinstance(opened, Opened):
+            raise HostError("the hanging environment did not open")
+        hung = asyncio.ensure_future(host.step_many([(opened.episode, "x")]))
+        await asyncio.sleep(0.02)
+        beside = await boxed.rate(slice_s)
+        if hung.done():
+            raise HostError("the hanging environment answered too early")
+        await hung
+        after = await boxed.rate(slice_s / 2)
+        lost.append(1 - beside / ((before + after) / 2))
     await host.close()
-    await asyncio.gather(task, return_exceptions=True)
-    return 1 - beside / alone
+    return statistics.median(lost)
 
 
-def run(seconds: float = 1.0, report: Callable[[str, float], None] | None = None) -> dict[str, float]:
-    """Every measurement, name to value; `report` hears of each as it is made."""
+def run(rounds: int = 9, report: Callable[[str, float], None] | None = None) -> dict[str, float]:
+    """Every measurement, name to value; `report` hears of each as it is made. `rounds` of 0.4 s for each comparison."""
     found: dict[str, float] = {}
 
     def note(name: str, value: float) -> None:
@@ -189,31 +208,23 @@ def run(seconds: float = 1.0, report: Callable[[str, float], None] | None = None
         host = SandboxHost(Limits(max_workers=64))
         await host.start()
         try:
-            for kind, source, class_name in (
-                ("trivial", TRIVIAL, "TrivialEnv"),
-                ("realistic", REALISTIC, "GridRescueEnv"),
-            ):
-                base = in_process(source, class_name, seconds)
-                note(f"{kind} in process, steps/s", base)
-                for words, work in _shapes(host, source, seconds):
-                    rate = await work
-                    note(f"{kind} {words}, steps/s", rate)
-                    note(f"{kind} {words}, share of in process", rate / base)
-            note("fork without numpy, ms", await fork_ms(host, TRIVIAL))
-            note("fork with numpy, ms", await fork_ms(host, "import numpy\n" + TRIVIAL))
+            for case in (TRIVIAL, REALISTIC):
+                for words, versions, episodes in _SHAPES:
+                    bare, boxed, share = await compare(host, case, versions, episodes, rounds)
+                    note(f"{case.name} {words}, in process, steps/s", bare)
+                    note(f"{case.name} {words}, sandboxed, steps/s", boxed)
+                    note(f"{case.name} {words}, share of in process", share)
+            note("fork without numpy, ms", await fork_ms(host, TRIVIAL.source))
+            note("fork with numpy, ms", await fork_ms(host, "import numpy\n" + TRIVIAL.source))
             note("worker private memory, MiB", await worker_private_mib(host))
             note("recovery of 32 episodes, ms", await recovery_ms(host))
         finally:
             await host.close()
-        note("share lost beside a hung environment", await hung_neighbour_cost(seconds))
+        note("share lost beside a hung environment", await hung_neighbour_cost(rounds))
 
     asyncio.run(all_of_them())
     return found
 
 
-def _shapes(host: SandboxHost, source: str, seconds: float) -> list[tuple[str, Coroutine[Any, Any, float]]]:
-    return [
-        ("unbatched", sandboxed(host, source, 1, 1, seconds)),
-        ("batched 32", sandboxed(host, source, 1, 32, seconds)),
-        ("16 workers x 16", pipelined(host, source, 16, 16, seconds)),
-    ]
+# Words, workers, episodes per worker.
+_SHAPES = (("unbatched", 1, 1), ("batched 32", 1, 32), ("16 workers x 16", 16, 16))

@@ -1,19 +1,61 @@
-"""The two environments that are timed: our own code, so the benchmark may also run them in its own process."""
+"""The environments that are timed: our own code, so the benchmark may also run them in its own process."""
 
-TRIVIAL = r"""
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program to time, and the actions it is stepped with in turn."""
+
+    name: str
+    class_name: str
+    actions: tuple[str, ...]
+    source: str
+
+
+# The guesses are never the number, so that no episode ends.
+TRIVIAL = Case(
+    "trivial",
+    "TrivialEnv",
+    (r"\boxed{0}", r"\boxed{101}"),
+    source=r"""
 class TrivialEnv:
+    '''Guess a number from 1 to 100.'''
+
     def __init__(self, max_turns=10**9, **kwargs):
-        pass
+        self.max_turns = max_turns
 
     def reset(self, seed=None):
         self.number = random.Random(seed).randint(1, 100)
-        return "Guess a number.", {}
+        self.turn = 0
+        return "Guess a number from 1 to 100.", {}
 
     def step(self, action):
-        return ("higher" if action < "5" else "lower"), 0.0, False, False, {}
-"""
+        self.turn += 1
+        guess = action.removeprefix("\\boxed{").removesuffix("}")
+        if not guess.isdigit():
+            return "Say a number, as in \\boxed{7}.", 0.0, False, self.turn >= self.max_turns, {}
+        if int(guess) == self.number:
+            return "Found.", 1.0, True, False, {}
+        answer = "higher" if int(guess) < self.number else "lower"
+        return answer, 0.0, False, self.turn >= self.max_turns, {}
+""",
+)
 
-REALISTIC = r'''
+_MOVES = (
+    r"\boxed{move north}",
+    r"\boxed{call}",
+    r"\boxed{move east}",
+    r"\boxed{move south}",
+    r"\boxed{move west}",
+    "hm",
+)
+
+REALISTIC = Case(
+    "realistic",
+    "GridRescueEnv",
+    _MOVES,
+    source=r'''
 import random
 import re
 from collections import deque
@@ -132,7 +174,8 @@ class GridRescueEnv:
                     place = following
                     break
         return actions
-'''
+''',
+)
 
 HANGING = r"""
 class HangingEnv:

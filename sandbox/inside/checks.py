@@ -11,6 +11,19 @@ from typing import Any
 NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
+_NOT_TEXT_BYTES = bytes(code for code in range(128) if NOT_TEXT.match(chr(code)))
+_SHORT_CHARS = 64
+
+
+def is_clean(text: str) -> bool:
+    """Whether text has no character of `NOT_TEXT`. The pattern alone takes five times as long on an observation."""
+    if len(text) <= _SHORT_CHARS:
+        return text.isprintable() or NOT_TEXT.search(text) is None
+    if text.isascii():
+        return len(text.encode().translate(None, _NOT_TEXT_BYTES)) == len(text)
+    return NOT_TEXT.search(text) is None
+
+
 class ContractViolation(Exception):
     """The program broke the contract of spec 01, section 3. `kind` is `contract` or `output`."""
 
@@ -29,8 +42,9 @@ def check_observation(value: Any, cap_chars: int, where: str) -> str:
         raise ContractViolation(
             f"{where}: the observation has {len(value)} characters, more than {cap_chars}", "output"
         )
-    found = NOT_TEXT.search(value)
-    if found is not None:
+    if not is_clean(value):
+        found = NOT_TEXT.search(value)
+        assert found is not None
         code = ord(found.group())
         raise ContractViolation(f"{where}: the observation holds the control character U+{code:04X} at {found.start()}")
     if not value or value.isspace():
@@ -48,17 +62,17 @@ def _plain_number(value: Any) -> Any:
 
 def check_reward(value: Any, largest: float) -> float:
     """The reward as float when it is a finite int or float (no bool) within range; raises `ContractViolation`."""
-    number = _plain_number(value)
+    number = value if type(value) is float else _plain_number(value)
     if type(number) is not float and type(number) is not int:
         raise ContractViolation(f"step: the reward must be a number, not {type(value).__name__}")
     if type(number) is int and number.bit_length() > 64:
         raise ContractViolation(f"step: the reward is an integer of {number.bit_length()} bits")
     reward = float(number)
+    if -largest <= reward <= largest:
+        return reward
     if not math.isfinite(reward):
         raise ContractViolation(f"step: the reward is {reward}")
-    if abs(reward) > largest:
-        raise ContractViolation(f"step: the reward {reward} lies outside [-{largest:g}, {largest:g}]")
-    return reward
+    raise ContractViolation(f"step: the reward {reward} lies outside [-{largest:g}, {largest:g}]")
 
 
 def check_flag(value: Any, name: str) -> bool:
@@ -72,6 +86,8 @@ def numbers_of(info: Any, where: str, entries: int) -> dict[str, float]:
     """The finite numbers of `info` with text keys, at most `entries`; everything else is dropped."""
     if type(info) is not dict:
         raise ContractViolation(f"{where}: info must be a dict, not {type(info).__name__}")
+    if not info:
+        return {}
     kept: dict[str, float] = {}
     for key, value in info.items():
         if type(key) is not str or len(key) > 64 or NOT_TEXT.search(key):

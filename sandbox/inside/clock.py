@@ -1,4 +1,4 @@
-"""The soft time limit: one repeating interval timer per frame, one assignment per call.
+"""The soft time limit: one repeating interval timer while there is work, one assignment per call.
 
 The exception is not an `Exception`, so `except Exception` does not swallow it; code that swallows `BaseException` gets it
 again at every tick, until the host kills the worker at the hard limit.
@@ -11,6 +11,7 @@ from time import perf_counter
 from types import FrameType
 
 _LONGEST_TICK_S = 0.05
+_IDLE_TICKS = 10
 
 
 class SoftTimeout(BaseException):
@@ -18,27 +19,38 @@ class SoftTimeout(BaseException):
 
 
 class Clock:
-    """Owns SIGALRM of the worker."""
+    """Owns SIGALRM of the worker.
 
-    def __init__(self) -> None:
-        """Install the handler; nothing ticks yet."""
+    The timer runs on between frames and stops by itself when it found nothing to watch for a while: four system calls
+    for every frame would cost as much as the frame.
+    """
+
+    def __init__(self, shortest_limit_s: float) -> None:
+        """Ticks will be fine enough for limits of `shortest_limit_s` seconds; nothing ticks yet."""
         self.ends_at: float | None = None
+        self._tick_s = min(_LONGEST_TICK_S, shortest_limit_s / 4)
+        self._idle = 0
+        self._ticking = False
         self._handler = self._tick
-        signal.signal(signal.SIGALRM, self._handler)
 
     def _tick(self, _number: int, _frame: FrameType | None) -> None:
-        if self.ends_at is not None and perf_counter() >= self.ends_at:
-            raise SoftTimeout
+        if self.ends_at is not None:
+            self._idle = 0
+            if perf_counter() >= self.ends_at:
+                raise SoftTimeout
+        elif self._idle < _IDLE_TICKS:
+            self._idle += 1
+        else:
+            self._ticking = False
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
 
-    def start(self, limit_s: float) -> None:
-        """Begin ticking, finely enough for limits of `limit_s` seconds."""
-        tick_s = min(_LONGEST_TICK_S, limit_s / 4)
+    def start(self) -> None:
+        """See that the timer ticks. A frame begins."""
+        if self._ticking and signal.getsignal(signal.SIGALRM) is self._handler:
+            return
         # A program may have replaced or blocked the handler in an earlier call; take it back.
         signal.signal(signal.SIGALRM, self._handler)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGALRM,))
-        signal.setitimer(signal.ITIMER_REAL, tick_s, tick_s)
-
-    def stop(self) -> None:
-        """Stop ticking."""
-        self.ends_at = None
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        self._idle = 0
+        self._ticking = True
+        signal.setitimer(signal.ITIMER_REAL, self._tick_s, self._tick_s)

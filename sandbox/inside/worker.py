@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import io
 import mmap
@@ -23,6 +24,9 @@ from sandbox.protocol import HEADER_BYTES, ProtocolError, body_length, decode_bo
 STAGES: tuple[str, ...] = ("idle", "parse", "load", "reset", "step", "end", "solution", "measure")
 PROGRESS = struct.Struct("<III")
 _OK, _FAULT = "ok", "fault"
+_CHUNK_BYTES = 1 << 16
+# Address space kept back, so that a fault can be described when the program has used up the rest.
+_SPARE_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ class CappedText(io.TextIOBase):
         """Start empty."""
         super().__init__()
         self._cap = cap_bytes
-        self._parts: list[str] = []
+        self.parts: list[str] = []
         self._room = cap_bytes
 
     def write(self, text: str) -> int:
@@ -57,7 +61,7 @@ class CappedText(io.TextIOBase):
             raise TypeError(f"write() argument must be str, not {type(text).__name__}")
         if self._room > 0:
             part = text[: self._room]
-            self._parts.append(part)
+            self.parts.append(part)
             self._room -= len(part.encode("utf-8", "replace"))
         return len(text)
 
@@ -67,10 +71,10 @@ class CappedText(io.TextIOBase):
 
     def take(self) -> str:
         """What was printed since the last call, as clean text; starts anew."""
-        if not self._parts:
+        if not self.parts:
             return ""
-        text = "".join(self._parts).encode("utf-8", "replace")[: self._cap].decode("utf-8", "replace")
-        self._parts.clear()
+        text = "".join(self.parts).encode("utf-8", "replace")[: self._cap].decode("utf-8", "replace")
+        self.parts.clear()
         self._room = self._cap
         return text
 
@@ -84,10 +88,10 @@ class Worker:
         self._progress = progress
         self._settings = settings
         self._buffer = bytearray()
-        self._clock = Clock()
+        self._clock = Clock(min(settings.step_soft_s, settings.load_s))
         self._output = CappedText(settings.stdout_bytes)
         self._program: Program | None = None
-        self._reserve: bytearray | None = bytearray(256 * 1024)
+        self._reserve: mmap.mmap | None = mmap.mmap(-1, _SPARE_BYTES)
         self._done = 0
         self._stage = "idle"
         self._calls: dict[str, tuple[int, float, Callable[..., Any]]] = {
@@ -111,30 +115,25 @@ class Worker:
 
     def receive(self) -> Any:
         """The next message, or None at end-of-file."""
-        header = self._take(HEADER_BYTES)
-        if header is None:
-            return None
-        body = self._take(body_length(header, self._settings.frame_bytes))
-        return None if body is None else decode_body(body)
-
-    def _take(self, size: int) -> bytes | None:
         buffer = self._buffer
-        while len(buffer) < size:
-            part = os.read(self._descriptor, 1 << 18)
+        while len(buffer) < HEADER_BYTES or len(buffer) < HEADER_BYTES + body_length(
+            buffer, self._settings.frame_bytes
+        ):
+            part = os.read(self._descriptor, _CHUNK_BYTES)
             if not part:
                 return None
             buffer += part
-        taken = bytes(buffer[:size])
+        size = HEADER_BYTES + body_length(buffer, self._settings.frame_bytes)
+        body = bytes(memoryview(buffer)[HEADER_BYTES:size])
         del buffer[:size]
-        return taken
+        return decode_body(body)
 
     def serve(self) -> None:
         """Answer frames until the host closes."""
         while (message := self.receive()) is not None:
             number, items = message
-            self._clock.start(min(self._settings.step_soft_s, self._settings.load_s))
+            self._clock.start()
             replies = [self._answer(index, item) for index, item in enumerate(items)]
-            self._clock.stop()
             try:
                 self.send([number, replies])
             except ProtocolError as error:
@@ -151,27 +150,30 @@ class Worker:
 
     def _answer(self, index: int, item: list[Any]) -> list[Any]:
         stage, limit_s, call = self._calls[item[0]]
-        self._note(index, stage)
+        self._done += 1
+        PROGRESS.pack_into(self._progress, 0, self._done & 0xFFFFFFFF, index, stage)
         self._stage = STAGES[stage]
+        clock = self._clock
         try:
             try:
-                self._clock.ends_at = perf_counter() + limit_s
+                clock.ends_at = perf_counter() + limit_s
                 reply: list[Any] = call(*item[1:])
-                self._clock.ends_at = None
+                clock.ends_at = None
             except BaseException as error:  # noqa: BLE001 - whatever the program raises is its answer
-                self._clock.ends_at = None
+                clock.ends_at = None
                 reply = self._fault(error, self._stage, limit_s)
                 if stage == 4:
                     self._end(item[1])
         except SoftTimeout:
             # The tick fell between the call's end and the line that disarms it.
-            self._clock.ends_at = None
+            clock.ends_at = None
             reply = [_FAULT, "timeout", STAGES[stage], f"longer than {limit_s:g} s", None, "", ""]
-        printed = self._output.take()
-        if printed and reply[0] == _OK:
-            reply.append(printed)
-        elif printed:
-            reply[-1] = printed
+        if self._output.parts:
+            printed = self._output.take()
+            if reply[0] == _OK:
+                reply.append(printed)
+            else:
+                reply[-1] = printed
         return reply
 
     def _load(self, source: str) -> list[Any]:
@@ -198,18 +200,27 @@ class Worker:
         return [_OK, observation, info]
 
     def _step(self, number: int, action: str) -> list[Any]:
-        answer = self._loaded().step(number, action)
+        if self._program is None:
+            raise RuntimeError("no program is loaded")
+        answer = self._program.step(number, action)
         if type(answer) is not tuple or len(answer) != 5:
             expected = "(observation, reward, terminated, truncated, info)"
             raise checks.ContractViolation(f"step must return {expected}, not {_shape(answer)}")
+        observation, reward, terminated, truncated, info = answer
         settings = self._settings
+        # What most steps return passes at a glance; the rest is looked at closely.
+        if type(reward) is not float or not -settings.reward_abs <= reward <= settings.reward_abs:
+            reward = checks.check_reward(reward, settings.reward_abs)
+        if type(terminated) is not bool or type(truncated) is not bool:
+            checks.check_flag(terminated, "terminated")
+            checks.check_flag(truncated, "truncated")
         return [
             _OK,
-            checks.check_observation(answer[0], settings.observation_chars, "step"),
-            checks.check_reward(answer[1], settings.reward_abs),
-            checks.check_flag(answer[2], "terminated"),
-            checks.check_flag(answer[3], "truncated"),
-            checks.numbers_of(answer[4], "step", settings.info_entries),
+            checks.check_observation(observation, settings.observation_chars, "step"),
+            reward,
+            terminated,
+            truncated,
+            checks.numbers_of(info, "step", settings.info_entries),
         ]
 
     def _end(self, number: int) -> list[Any]:
@@ -235,10 +246,13 @@ class Worker:
         if isinstance(error, checks.ContractViolation):
             return [_FAULT, error.kind, stage, _clean(error.message, 500), None, "", ""]
         if isinstance(error, MemoryError):
-            self._reserve = None
+            if self._reserve is not None:
+                self._reserve.close()
+                self._reserve = None
             gc.collect()
             reply = [_FAULT, "memory", stage, "the memory limit was reached", _line_of(error), "", ""]
-            self._reserve = bytearray(256 * 1024)
+            with contextlib.suppress(OSError):
+                self._reserve = mmap.mmap(-1, _SPARE_BYTES)
             return reply
         if isinstance(error, SoftTimeout):
             return [_FAULT, "timeout", stage, f"longer than {limit_s:g} s", _line_of(error), self._trace(error), ""]

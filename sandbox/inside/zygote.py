@@ -26,6 +26,7 @@ from sandbox.isolation.kernel import IsolationError
 from sandbox.protocol import encode_frame
 
 _MESSAGE_BYTES = 4096
+_POOL_BYTES = 16_384
 
 
 class Zygote:
@@ -38,6 +39,7 @@ class Zygote:
         self._children: set[int] = set()
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        self.keep: list[bytes] = []
         self._filter = seccomp.worker_filter(seccomp.this_architecture())
         with open("/proc/self/statm", encoding="ascii") as statm:  # noqa: PTH123 - pathlib adds nothing here
             self._own_bytes = int(statm.read().split()[0]) * mmap.PAGESIZE
@@ -120,7 +122,6 @@ class Zygote:
         self._limit_resources()
         settings = Settings(**self._settings["worker"])
         worker = Worker(channel, progress, settings)
-        modules.close_imports()
         seccomp.no_new_privileges()
         seccomp.install(self._filter)
         worker.send({"self_test": self_test.run(socket, sys.executable, zygote_pid)})
@@ -138,6 +139,16 @@ class Zygote:
             resource.setrlimit(which, (value, value))
 
 
+def _fill_holes() -> list[bytes]:
+    """Objects that take up the free places in Python's partly used memory pools, one pool's worth for each size.
+
+    A worker then puts its own objects into fresh pages, side by side, instead of copying a shared page for each few of
+    them: half a megabyte less private memory in every worker (`make bench`).
+    """
+    header = sys.getsizeof(b"")
+    return [bytes(size - header) for size in range(48, 513, 16) for _ in range(_POOL_BYTES // size)]
+
+
 def main(control_descriptor: int, host_pid: int) -> None:
     """Entry point: read the settings, preload, report ready, serve."""
     seccomp.die_with_parent(host_pid)
@@ -149,8 +160,11 @@ def main(control_descriptor: int, host_pid: int) -> None:
     zygote = Zygote(control, settings)
     parent = os.getppid()
     layers = tiers.enter(settings["tier"])
+    # Here and not in every worker: what a worker lets go of dirties memory that it shares with the others.
+    modules.close_imports()
     seccomp.die_with_parent(0 if settings["tier"] == "namespaces" else parent)
     gc.collect()
+    zygote.keep = _fill_holes()
     gc.freeze()
     control.send(json.dumps({"ready": settings["flavour"], "missing": missing, "layers": layers}).encode())
     zygote.serve()

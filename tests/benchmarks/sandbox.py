@@ -25,10 +25,10 @@ ASKED: dict[str, tuple[str, float]] = {
 
 
 def main() -> int:
-    """Run for the seconds per measurement given on the command line (default 1)."""
+    """Run with the rounds per comparison given on the command line (default 9)."""
     missed = 0
     print(f"load average {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores")
-    for name, value in run(float(sys.argv[1]) if len(sys.argv) > 1 else 1.0).items():
+    for name, value in run(int(sys.argv[1]) if len(sys.argv) > 1 else 9).items():
         word, figure = ASKED.get(name, ("", 0.0))
         reached = not word or (value >= figure if word == "at least" else value <= figure)
         missed += not reached

@@ -247,7 +247,8 @@ PROGRAMS: tuple[Hostile, ...] = (
     Hostile("wrong number of answers", REACH + "up = frame\nwhile up.f_code.co_name != 'serve': up = up.f_back\n"
             "body = ('[' + str(up.f_locals['number']) + ',[]]').encode()\nos.write(fd, len(body).to_bytes(4, 'big') + body)\n" + OK,
             (CONTRACT,)),
-    Hostile("unencodable reply", "import sys\nsys.modules['sandbox.inside.worker'].checks.check_reward = lambda *_: float('nan')\n" + OK,
+    Hostile("unencodable reply", "import sys\nchecks = sys.modules['sandbox.inside.worker'].checks\n"
+            "checks.check_observation = lambda *_: float('nan')\n" + OK,
             (CONTRACT,)),
     Hostile("patched builtins", "import builtins\nbuiltins.len = builtins.type = builtins.isinstance = builtins.float = None\n" + OK,
             (CRASH, CONTRACT, EXCEPTION)),

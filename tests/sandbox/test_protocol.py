@@ -127,7 +127,6 @@ async def _answer_with(data: bytes, then_close: bool) -> Any:
     ours.setblocking(False)
     zygote = _FakeZygote(theirs)
     link = WorkerLink(zygote, 1, ours, mmap.mmap(-1, mmap.PAGESIZE), LIMITS)  # type: ignore[arg-type]
-    link._answer = None
     call = asyncio.ensure_future(link.call([["step", 1, "x"]], 0.2))
     await asyncio.sleep(0)
     theirs.send(data)
