@@ -172,7 +172,8 @@
       if (TABLE_KINDS.has(event.k)) refreshLatest(300);
       if (HEAD_KINDS.has(event.k)) refreshHead(0);
     }
-    touch(events[events.length - 1].t);
+    // Only what the trainer logged says that it lives; what people do here has no attempt.
+    for (const event of events) if (event.a !== null) touch(event.t);
     app.refreshTimes();
     document.dispatchEvent(new CustomEvent("run:events", { detail: events }));
   }

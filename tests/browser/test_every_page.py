@@ -33,9 +33,53 @@ def addresses(run: Any) -> list[str]:
     inside = (
         "", "charts/", "environments/", "candidates/?verdict=all", "memory/", "corpus/", "regret/", "episodes/", "checkpoints/",
         "config/", "log/", f"environments/{environment.key}/", f"episodes/{episode.pk}/", f"candidates/{candidate.key}/",
-        f"corpus/{document.pk}/", f"pairs/{environment.key}/{episode.play}/",
+        f"corpus/{document.pk}/", f"pairs/{environment.key}/{episode.play}/", *bench_pages(environment),
     )  # fmt: skip
     return ["/runs/", "/runs/?group=status&sort=-regret", "/runs/new/", *(f"{base}/{path}" for path in inside)]
+
+
+def bench_pages(environment: Any) -> list[str]:
+    """Pages of plays, gates and variants, with something on each."""
+    from webapp.environments.models import GateRun, PlaySession, Variant
+
+    fault = {
+        "kind": "exception",
+        "stage": "step",
+        "message": "ZeroDivisionError",
+        "line": 3,
+        "traceback": "line 3",
+        "stdout": "",
+    }
+    start = {"observation": "Guess \\boxed{N}", "stdout": "", "options": ["N"]}
+    stages = [
+        {
+            "stage": "parse",
+            "outcome": "failed",
+            "message": "line 3",
+            "line": 3,
+            "elapsed_s": 0.1,
+            "evidence": {},
+            "measures": {},
+        }
+    ]
+    variant, made = Variant.objects.get_or_create(
+        environment=environment,
+        number=1,
+        defaults={"code": environment.code + "# more\n", "code_digest": "0", "note": "more"},
+    )
+    if made:
+        GateRun.objects.create(
+            environment=environment, variant=variant, state="done", accepted=False, failed_stage="parse", stages=stages
+        )
+        GateRun.objects.create(environment=environment, state="failed", failure="no sandbox here")
+        common = {"environment": environment, "seed": 7, "max_turns": 8}
+        PlaySession.objects.create(**common, replies=[start])
+        PlaySession.objects.create(
+            **common, state="over", status="env_error", replies=[start], actions=["1"], fault=fault
+        )
+    plays = [f"play/{pk}/" for pk in PlaySession.objects.filter(environment=environment).values_list("pk", flat=True)]
+    base = f"environments/{environment.key}"
+    return [f"{base}/play/", *plays, f"{base}/variants/new/", f"{base}/variants/1/"]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

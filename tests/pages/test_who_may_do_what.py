@@ -12,9 +12,20 @@ from django.urls import reverse
 READ = (
     "list", "row", "page", "head", "progress", "latest", "charts", "series", "series_csv", "checkpoints", "config", "config_json", "log",
     "log_file", "environments", "environment", "environment_code", "candidates", "candidate", "memory", "corpus", "document", "regret",
-    "regret_series", "episodes", "episode", "episode_turns", "episode_raw", "pair",
+    "regret_series", "episodes", "episode", "episode_turns", "episode_raw", "pair", "play_new", "gate_runs", "play", "play_board",
+    "variant",
 )  # fmt: skip
 ACT = (("act", "stop"), ("act", "pause"), ("act", "checkpoint"), ("environment_judge", "quarantine"), ("edit", ""))
+REVIEW = ("play_act", "gates_rerun", "variant_new")  # and POST of play_new
+
+
+def bench(environment: Any) -> tuple[int, int]:
+    """Number of a variant and id of a play of the environment, made when there are none."""
+    from webapp.environments.models import PlaySession, Variant
+
+    variant, _ = Variant.objects.get_or_create(environment=environment, number=1, code="pass", code_digest="0")
+    session, _ = PlaySession.objects.get_or_create(environment=environment, seed=5, max_turns=3)
+    return variant.number, session.pk
 
 
 def address(run: Any, name: str, act: str = "") -> str:
@@ -23,6 +34,9 @@ def address(run: Any, name: str, act: str = "") -> str:
     arguments = {
         "list": [], "environment": [run.pk, environment.key], "environment_code": [run.pk, environment.key],
         "environment_judge": [run.pk, environment.key, act], "candidate": [run.pk, run.candidates.first().key],
+        "play_new": [run.pk, environment.key], "gate_runs": [run.pk, environment.key], "gates_rerun": [run.pk, environment.key],
+        "variant_new": [run.pk, environment.key], "variant": [run.pk, environment.key, bench(environment)[0]],
+        "play": [run.pk, bench(environment)[1]], "play_board": [run.pk, bench(environment)[1]], "play_act": [run.pk, bench(environment)[1]],
         "document": [run.pk, run.corpusdocuments.first().pk], "episode": [run.pk, episode.pk], "episode_turns": [run.pk, episode.pk],
         "episode_raw": [run.pk, episode.pk], "pair": [run.pk, environment.key, episode.play], "act": [run.pk, act],
     }  # fmt: skip
@@ -38,7 +52,8 @@ def test_the_table_above_holds_every_address_of_runs() -> None:
             found |= names(item.url_patterns) if hasattr(item, "url_patterns") else {item.name}
         return found
 
-    assert names(urlpatterns) == {*READ, "new", "bulk", "view_save", "view_delete", *(name for name, _ in ACT)}
+    lists = {"new", "bulk", "view_save", "view_delete"}
+    assert names(urlpatterns) == {*READ, *REVIEW, *lists, *(name for name, _ in ACT)}
 
 
 @pytest.mark.parametrize(
@@ -69,6 +84,26 @@ def test_only_operators_act(
 )
 def test_only_operators_see_the_start_form(role: str, status: int, as_role: Callable[[str], Client]) -> None:
     assert as_role(role).get(reverse("runs:new")).status_code == status
+
+
+@pytest.mark.parametrize(
+    ("role", "status"), [("anonymous", 302), ("", 403), ("viewer", 403), ("reviewer", None), ("operator", None)]
+)
+@pytest.mark.parametrize("name", [*REVIEW, "play_new"])
+def test_only_reviewers_and_up_play_judge_and_edit(
+    name: str, role: str, status: int | None, run: Any, as_role: Callable[[str], Client]
+) -> None:
+    from webapp.environments.models import GateRun, PlaySession
+
+    before = address(run, name), PlaySession.objects.count()
+    answer = as_role(role).post(before[0], {"seed": "3", "code": "x = 1", "action": "1"})
+    assert answer.status_code in ((302,) if status is None else (status,))
+    did = {
+        "play_new": PlaySession.objects.count() > before[1],
+        "gates_rerun": GateRun.objects.exists(),
+        "variant_new": GateRun.objects.exists(),
+    }
+    assert did.get(name, status is None) is (status is None)
 
 
 def test_a_viewer_is_shown_no_button_that_would_be_refused(run: Any, viewer: Client, operator: Client) -> None:

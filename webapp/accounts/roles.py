@@ -32,7 +32,7 @@ class Role(StrEnum):
 
 _EXPLANATIONS = {
     Role.VIEWER: "sees every run, environment and episode, changes nothing",
-    Role.REVIEWER: "also flags environments and works on review queues",
+    Role.REVIEWER: "also flags, plays and edits environments and works on review queues",
     Role.OPERATOR: "also starts, pauses, stops and clones runs",
     Role.ADMIN: "also invites people and changes their roles",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.conf import settings
 from django.db import models
 from django.db.models import Q
 
@@ -185,3 +186,92 @@ class MemoryRecord(Recorded):
     class Meta:
         constraints = (models.UniqueConstraint(fields=["run", "attempt", "environment_key"], name="memory_once"),)
         indexes = (models.Index(fields=["run", "rollout"], name="memory_rollout"),)
+
+
+class SandboxJob(models.Model):
+    """Something a person asked of the sandbox. The row is the truth; a worker holds it by a lease while it works on it."""
+
+    by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+    touched_at = models.DateTimeField(auto_now_add=True)  # when somebody last asked something of it
+    lease = models.UUIDField(null=True)
+    leased_until = models.DateTimeField(null=True)
+    failure = models.TextField(blank=True, default="")  # why our side could not do it; the program is not to blame
+
+    class Meta:
+        abstract = True
+
+
+class Variant(models.Model):
+    """An environment's program edited by a person. It is judged and played in the sandbox and never sent into a run."""
+
+    environment = models.ForeignKey(Environment, models.CASCADE, related_name="variants")
+    parent = models.ForeignKey("self", models.SET_NULL, null=True, related_name="children")  # None: the environment
+    number = models.IntegerField()  # counted from 1 for each environment
+    code = models.TextField()
+    code_digest = models.TextField()  # SHA-256 of the code, hex
+    note = models.TextField(blank=True, default="")  # what was changed and why
+    by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=["environment", "number"], name="variant_once"),)
+
+    def __str__(self) -> str:
+        return f"{self.environment.key} variant {self.number}"
+
+
+class GateRun(SandboxJob):
+    """The sandbox's gates over an environment's (or a variant's) program once more; kept beside what the trainer recorded."""
+
+    class State(models.TextChoices):
+        WAITING = "waiting", "waiting"
+        DONE = "done", "done"
+        FAILED = "failed", "failed"
+
+    environment = models.ForeignKey(Environment, models.CASCADE, related_name="gate_runs")
+    variant = models.ForeignKey(Variant, models.CASCADE, null=True, related_name="gate_runs")
+    state = models.TextField(choices=State.choices, default=State.WAITING)
+    accepted = models.BooleanField(null=True)
+    failed_stage = models.TextField(null=True)
+    class_name = models.TextField(null=True)
+    stages = models.JSONField(default=list)  # as trainer.events.StageResult
+    measures = models.JSONField(default=dict)
+    sandbox_tier = models.TextField(blank=True, default="")
+    finished_at = models.DateTimeField(null=True)
+
+    class Meta:
+        indexes = (models.Index(fields=["environment", "-id"], name="gate_run_newest"),)
+
+
+class PlaySession(SandboxJob):
+    """A person's play: seed and actions, from which any worker rebuilds it by replay, and what the program answered."""
+
+    class State(models.TextChoices):
+        OPEN = "open", "open"
+        OVER = "over", "over"
+        CLOSED = "closed", "given up"
+        EXPIRED = "expired", "expired"
+
+    environment = models.ForeignKey(Environment, models.CASCADE, related_name="play_sessions")
+    variant = models.ForeignKey(Variant, models.CASCADE, null=True, related_name="play_sessions")
+    seed = models.BigIntegerField()
+    max_turns = models.IntegerField()
+    state = models.TextField(choices=State.choices, default=State.OPEN)
+    actions = models.JSONField(default=list)  # what the person did, in order
+    replies = models.JSONField(default=list)  # what came back: first of the reset, then one for each action
+    status = models.TextField(blank=True, default="")  # trainer.events.EpisodeStatus once it is over
+    reward = models.FloatField(null=True)  # None while it goes on, and for faults
+    fault = models.JSONField(null=True)  # kind, stage, message, line, traceback of the program's own failure
+    sandbox_tier = models.TextField(blank=True, default="")
+
+    class Meta:
+        indexes = (
+            models.Index(fields=["by", "state"], name="play_session_person"),
+            models.Index(fields=["environment", "seed"], name="play_session_seed"),
+        )
+
+    @property
+    def is_waiting(self) -> bool:
+        """Something was asked that no worker has answered yet."""
+        return self.state == self.State.OPEN and len(self.replies) <= len(self.actions)

@@ -13,10 +13,10 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from webapp.accounts.permissions import require_role
-from webapp.accounts.roles import Role
+from webapp.accounts.roles import Role, has_role
 from webapp.core.chips import FilterMenu, chosen_chips
 from webapp.core.requests import signed_in_user
-from webapp.environments import selectors
+from webapp.environments import selectors, selectors_play
 from webapp.environments.models import Environment
 from webapp.environments.selectors import FLAGS, STATES, EnvironmentFilter
 from webapp.episodes.models import Episode
@@ -78,6 +78,7 @@ def environment_page(request: HttpRequest, run_id: int, key: str) -> HttpRespons
     environment = selectors.access_environment(run=run, key=key, attempt=number_in(request.GET, "attempt"))
     measured = selectors.with_measures(environments=[environment])[0].measured
     candidate = environment.candidate
+    gate_runs = selectors_play.gate_runs_of(environment=environment)
     context = run_context(
         request, run, "environments",
         environment=environment, measured=measured, candidate=candidate, stages=candidate.stages if candidate else [],
@@ -86,6 +87,8 @@ def environment_page(request: HttpRequest, run_id: int, key: str) -> HttpRespons
         counter_examples=selectors.relatives(run=run, keys=environment.counter_examples),
         children=selectors.children_of(environment=environment), attempts=selectors.attempts_for_slot(environment=environment),
         commands=selectors.commands_on(environment=environment), transitions=environment.transitions.order_by("-id")[:20],
+        variant=None, variants=selectors_play.variants_of(environment=environment), may_review=has_role(request.user, Role.REVIEWER),
+        gate_runs=gate_runs, is_gating=any(one.state == "waiting" for one in gate_runs),
         measures=sorted(environment.measures.items()), can_judge=run.status not in ("draft", "completed"),
     )  # fmt: skip
     return render(request, "environments/page.html", dict(context))

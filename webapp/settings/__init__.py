@@ -185,6 +185,12 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 7 * 24 * 3600}
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_TIMEZONE = "UTC"
+# What a lost message or a dead worker left behind is found by these. A feature whose folder is gone has none.
+CELERY_BEAT_SCHEDULE = {
+    f"{name}-sweep": {"task": f"webapp.{name}.tasks.sweep", "schedule": 10.0, "options": {"expires": 10.0}}
+    for name in ("environments", "pools")
+    if name in SPADEWORK_FEATURES
+}
 
 # People ------------------------------------------------------------------------------------------------------------
 
