@@ -245,9 +245,13 @@ class EnvironmentWeighted(Payload):
 
 
 class MetricsReported(Payload):
-    """Once per rollout, names of `trainer/metrics.py`; None where there was nothing to measure."""
+    """Once per rollout, names of `trainer/metrics.py`; None where there was nothing to measure, or no finite number came out.
+
+    `not_finite` names the latter.
+    """
 
     values: dict[str, float | None]
+    not_finite: dict[str, Literal["nan", "inf", "-inf"]] = Field(default_factory=dict)
 
 
 class CheckpointSaved(Payload):

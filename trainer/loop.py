@@ -22,7 +22,7 @@ from typing import Any
 from trainer.designer import Designed, design_environments
 from trainer.draw import draw_environments
 from trainer.errors import LimitError
-from trainer.events import CheckpointSaved, EnvironmentStateChanged, MetricsReported, RolloutFinished, RolloutStarted
+from trainer.events import CheckpointSaved, EnvironmentStateChanged, RolloutFinished, RolloutStarted
 from trainer.hints import write_hints
 from trainer.measure import measure_rollout
 from trainer.outcomes import collect_returns, measure_regrets, remember
@@ -120,7 +120,7 @@ def finish(session: Session, rollout: int) -> None:
         if saves:
             session.checkpoints.prepare(session.learner, session.finished)
     session.meter.finish("save", done=1)
-    session.log.emit(MetricsReported(values=measure_rollout(session)))
+    session.log.emit(measure_rollout(session))
     session.log.emit(RolloutFinished(**_summary(session, rollout)))
     session.log.sync()
     if saves:

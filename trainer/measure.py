@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 from trainer.diversity import vendi_share
-from trainer.events import EpisodeFinished
+from trainer.events import EpisodeFinished, MetricsReported
 from trainer.metrics import GATE_STAGES, METRICS, STATUSES
 from trainer.regret import mean, population_variance
 from trainer.session import Session
@@ -18,15 +19,29 @@ _TRUNCATED = {"turn_limit", "truncated_by_env", "length", "context_full"}
 Values = dict[str, float | None]
 
 
-def measure_rollout(session: Session) -> Values:
-    """All metrics of the rollout; every name of the table, finite or None."""
+def measure_rollout(session: Session) -> MetricsReported:
+    """All metrics of the rollout; every name of the table, finite or None; what is no finite number is named with what it is."""
     values: Values = dict.fromkeys(METRICS)
     for part in (_episodes, _groups, _regrets, _designs, _gates, _diversity, _hints, _performance):
         values |= part(session)
     values |= session.record.learned
     unknown = set(values) - set(METRICS)
     assert not unknown, f"metrics without an entry in the table: {sorted(unknown)}"
-    return {name: value if value is None or math.isfinite(value) else None for name, value in values.items()}
+    return report(values)
+
+
+def report(values: Values) -> MetricsReported:
+    """The event of these values: the log holds finite numbers only, and says in words what was something else."""
+    words = {
+        name: _not_finite(value) for name, value in values.items() if value is not None and not math.isfinite(value)
+    }
+    return MetricsReported(
+        values={name: None if name in words else value for name, value in values.items()}, not_finite=words
+    )
+
+
+def _not_finite(value: float) -> Literal["nan", "inf", "-inf"]:
+    return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
 
 
 def _share(flags: Iterable[bool]) -> float | None:

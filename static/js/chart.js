@@ -1,13 +1,14 @@
-// Charts of metrics over rollouts (uPlot). Points come from the series endpoint, then one by one from the socket.
-// What is not a number is a gap; what was not due (metrics of a regeneration, between two of them) is not.
+// Draws a chart (uPlot): lines with their bands and ghosts, marks at the edges for what is no number, legend, picture of it.
 (function () {
   "use strict";
-  const app = (window.Spadework = window.Spadework || {});
-  const { num, interval } = app.format;
-  const Z_95 = 1.96;
+  const app = window.Spadework;
+  const { num, duration } = app.format;
+  const options = app.chartOptions;
   const FEW_POINTS = 60;
   const REDRAW_MS = 100;
-  const options = { smooth: 0, log: false }; // of all charts of the page
+  const MARK_PX = 4;
+  const TIME_STEPS = [1, 2, 5, 10, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 432000, 864000];
+  const ROLLOUT_STEPS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 50000, 100000];
 
   const withAlpha = (color, alpha) => color.replace(/^rgb\(([^)]+)\)$/, `rgb($1 / ${alpha})`).replace(/, /g, " ");
 
@@ -20,126 +21,54 @@
     return (Math.abs(short) < 0.001 ? short.toExponential() : String(short)).replaceAll("-", "−");
   }
 
-  // Exponential moving average without the bias of its start; gaps stay gaps and do not enter it.
-  function smoothed(values, weight) {
-    if (!weight) return values;
-    let mean = 0;
-    let seen = 0;
-    return values.map((value) => {
-      if (value === null || value === undefined) return value;
-      mean = mean * weight + value * (1 - weight);
-      seen += 1;
-      return mean / (1 - weight ** seen);
-    });
+  function timeText(seconds) {
+    if (seconds < 60) return `${+seconds.toFixed(1)} s`;
+    if (seconds < 3600) return `${+(seconds / 60).toFixed(1)} min`;
+    return seconds < 48 * 3600 ? `${+(seconds / 3600).toFixed(1)} h` : `${+(seconds / 86400).toFixed(1)} d`;
   }
 
   class Chart {
     constructor(figure) {
       this.figure = figure;
       this.spec = JSON.parse(document.getElementById(figure.dataset.chart).textContent);
-      this.every = Number(figure.dataset.every) || 1;
+      this.model = new app.ChartData(this.spec, Number(figure.dataset.every) || 1);
       this.plotArea = figure.querySelector("[data-plot]");
       this.legend = figure.querySelector("[data-legend]");
       this.note = figure.querySelector("[data-note]");
-      this.points = new Map(this.names().map((name) => [name, new Map()]));
-      this.ghosts = new Map();
-      this.missing = new Map();
       this.plot = null;
+      this.table = null;
       this.isZoomed = false;
       this.isLoaded = false;
       this.buildLegend();
+      this.buildActs();
       new ResizeObserver(() => this.resize()).observe(this.plotArea);
     }
 
-    names() {
-      return this.spec.series.flatMap((line) => (line.band ? [line.name, line.band] : [line.name]));
-    }
-
-    load(series) {
-      for (const name of this.names()) {
-        const one = series[name];
-        if (!one) continue;
-        this.points.set(name, new Map(one.x.map((x, index) => [x, one.y[index]])));
-        this.ghosts.set(name, one.ghosts);
-        this.missing.set(name, one.missing);
-      }
+    load(series, start) {
+      this.model.load(series, start);
       this.isLoaded = true;
       this.rebuild();
     }
 
-    add(rollout, values) {
-      let has = false;
-      for (const name of this.names()) {
-        if (!(name in values)) continue;
-        this.points.get(name).set(rollout, values[name]);
-        has = true;
-      }
-      if (has && this.isLoaded) this.soon();
+    add(rollout, values, notFinite, at) {
+      if (this.model.add(rollout, values, notFinite, at) && this.isLoaded) this.soon();
     }
 
     soon() {
       if (this.timer) return;
       this.timer = setTimeout(() => {
         this.timer = 0;
-        if (!this.plot) this.rebuild();
-        else {
-          this.plot.setData(this.data(), !this.isZoomed);
-          if (this.isZoomed) this.plot.redraw(true, false);
-          this.describe();
-        }
+        if (!this.plot) return this.rebuild();
+        this.table = this.model.table();
+        this.plot.setData(this.table.data, !this.isZoomed);
+        if (this.isZoomed) this.plot.redraw(true, false);
+        return this.describe();
       }, REDRAW_MS);
-    }
-
-    // Columns: x, then per line [raw if smoothed] value [low, high of the band] and its ghosts.
-    columns() {
-      const columns = [];
-      for (const line of this.spec.series) {
-        const values = this.points.get(line.name);
-        const read = (x) => {
-          if (!values.has(x)) return undefined;
-          const value = values.get(x);
-          if (value !== null) return value;
-          return line.bridge || (line.sparse && x % this.every !== 0) ? undefined : null;
-        };
-        for (const ghost of this.ghosts.get(line.name) || []) {
-          const tail = new Map(ghost.x.map((x, index) => [x, ghost.y[index]]));
-          columns.push({ line, kind: "ghost", read: (x) => (tail.has(x) ? tail.get(x) ?? (line.sparse ? undefined : null) : undefined) });
-        }
-        if (line.band) {
-          const errors = this.points.get(line.band);
-          const edge = (sign) => (x) => {
-            const value = read(x);
-            const error = errors.get(x);
-            if (value === undefined) return undefined;
-            return typeof value === "number" && typeof error === "number" ? value + sign * Z_95 * error : null;
-          };
-          columns.push({ line, kind: "high", read: edge(1) }, { line, kind: "low", read: edge(-1) });
-        }
-        if (options.smooth) columns.push({ line, kind: "raw", read });
-        columns.push({ line, kind: "line", read });
-      }
-      return columns;
-    }
-
-    xs() {
-      const all = new Set();
-      for (const values of this.points.values()) for (const x of values.keys()) all.add(x);
-      for (const ghosts of this.ghosts.values()) for (const ghost of ghosts) for (const x of ghost.x) all.add(x);
-      return [...all].sort((a, b) => a - b);
-    }
-
-    data() {
-      const xs = this.xs();
-      const cols = this.columns().map((column) => {
-        const values = xs.map(column.read).map((value) => (options.log && typeof value === "number" && value <= 0 ? null : value));
-        return column.kind === "line" ? smoothed(values, options.smooth) : values;
-      });
-      return [xs, ...cols];
     }
 
     series(color) {
       const few = (plot, index) => plot.data[index].reduce((count, value) => count + (typeof value === "number" ? 1 : 0), 0) <= FEW_POINTS;
-      return this.columns().map(({ line, kind }) => {
+      return this.table.columns.map(({ line, kind }) => {
         const stroke = color(line.color);
         const dash = line.dash ? [6, 3] : undefined;
         if (kind === "ghost") return { stroke, width: 1, dash: [2, 3], alpha: 0.45, points: { show: false } };
@@ -151,24 +80,24 @@
 
     bands(color) {
       const bands = [];
-      this.columns().forEach(({ line, kind }, index) => {
+      this.table.columns.forEach(({ line, kind }, index) => {
         if (kind === "high") bands.push({ series: [index + 1, index + 2], fill: withAlpha(color(line.color), 0.13) });
       });
       return bands;
     }
 
+    // Draws afresh; what was zoomed stays zoomed.
     rebuild() {
+      const zoom = this.isZoomed && this.plot ? { min: this.plot.scales.x.min, max: this.plot.scales.x.max } : null;
       this.plot?.destroy();
       this.plot = null;
       this.plotArea.querySelector(".chart-empty")?.remove();
-      const data = this.data();
-      const hasNumbers = data.slice(1).some((column) => column.some((value) => typeof value === "number"));
-      if (!hasNumbers) return this.showEmpty(data[0].length);
+      this.table = this.model.table();
       const palette = new Map();
       const color = (token) => palette.get(token) || palette.set(token, app.color(token)).get(token);
-      this.legend.querySelectorAll("[data-line]").forEach((item, index) => {
-        item.querySelector(".key").style.color = color(this.spec.series[index].color);
-      });
+      this.paintLegend(color);
+      const hasNumbers = this.table.data.slice(1).some((column) => column.some((value) => typeof value === "number"));
+      if (!hasNumbers) return this.showEmpty();
       const box = this.plotArea.getBoundingClientRect();
       this.plot = new uPlot({
         width: Math.max(160, Math.floor(box.width)),
@@ -184,9 +113,11 @@
           setCursor: [(plot) => this.hover(plot.cursor.idx)],
           setSelect: [(plot) => { if (plot.select.width > 0) this.isZoomed = true; }],
           drawAxes: [(plot) => this.drawZero(plot, color)],
+          draw: [(plot) => this.drawMarks(plot, color)],
         },
-      }, data, this.plotArea);
+      }, this.table.data, this.plotArea);
       this.plot.over.addEventListener("dblclick", () => { this.isZoomed = false; });
+      if (zoom) this.plot.setScale("x", zoom);
       this.describe();
       return undefined;
     }
@@ -194,7 +125,7 @@
     xRange(low, high, plot) {
       if (this.isZoomed && low !== null) return [low, high];
       // From our own data: with a single point uPlot would guess a range of a hundred.
-      const all = plot.data?.[0] || this.xs();
+      const all = plot.data?.[0] || this.table.data[0];
       const first = all[0] ?? 0;
       return [first, Math.max(all[all.length - 1] ?? 0, first + 4)];
     }
@@ -217,8 +148,10 @@
       const font = "11px Inter, system-ui, sans-serif";
       const grid = { stroke: color("--line"), width: 1 };
       const shared = { stroke: color("--ink-3"), font, grid, ticks: { show: false } };
+      const byTime = options.x === "time";
+      const xText = byTime ? timeText : (tick) => (Number.isInteger(tick) ? String(tick) : "");
       return [
-        { ...shared, size: 24, gap: 4, grid: { show: false }, space: 50, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 50000, 100000], values: (plot, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? String(tick) : "")) },
+        { ...shared, size: 24, gap: 4, grid: { show: false }, space: byTime ? 64 : 50, incrs: byTime ? TIME_STEPS : ROLLOUT_STEPS, values: (plot, ticks) => ticks.map(xText) },
         { ...shared, size: 50, gap: 6, space: 32, values: (plot, ticks) => ticks.map(tickText) },
       ];
     }
@@ -239,10 +172,50 @@
       ctx.restore();
     }
 
-    showEmpty(rollouts) {
+    // NaN: a cross at the bottom; infinite: a filled triangle at the edge it went through; not above 0 on a log axis: an open one.
+    // Marks that fall on the same spot are drawn once, so a long stretch costs no more than the width of the chart.
+    drawMarks(plot, color) {
+      const { ctx, bbox } = plot;
+      const size = MARK_PX * (window.devicePixelRatio || 1);
+      const drawn = new Set();
+      ctx.save();
+      ctx.lineWidth = size / 3;
+      for (const { x, kind, line } of this.table.marks) {
+        const at = Math.round(plot.valToPos(x, "x", true) / size) * size;
+        if (at < bbox.left - size || at > bbox.left + bbox.width + size || drawn.has(`${at} ${kind} ${line.color}`)) continue;
+        drawn.add(`${at} ${kind} ${line.color}`);
+        ctx.strokeStyle = ctx.fillStyle = color(line.color);
+        const isTop = kind === "inf";
+        const edge = isTop ? bbox.top : bbox.top + bbox.height;
+        const inside = edge + (isTop ? 1 : -1) * 2 * size;
+        ctx.beginPath();
+        if (kind === "nan") {
+          ctx.moveTo(at - size, edge - 2 * size);
+          ctx.lineTo(at + size, edge);
+          ctx.moveTo(at + size, edge - 2 * size);
+          ctx.lineTo(at - size, edge);
+          ctx.stroke();
+          continue;
+        }
+        ctx.moveTo(at - size, inside);
+        ctx.lineTo(at + size, inside);
+        ctx.lineTo(at, edge);
+        ctx.closePath();
+        if (kind === "below") ctx.stroke();
+        else ctx.fill();
+      }
+      ctx.restore();
+    }
+
+    showEmpty() {
       const empty = document.createElement("div");
       empty.className = "chart-empty";
-      empty.textContent = rollouts ? `not measured in ${rollouts} rollout${rollouts === 1 ? "" : "s"}` : "first point after the first rollout";
+      const rollouts = this.model.rollouts();
+      const marks = this.table.marks.length;
+      if (!this.model.shown().length) empty.textContent = "every run is hidden";
+      else if (marks) empty.textContent = `no value that can be drawn in ${rollouts} rollout${rollouts === 1 ? "" : "s"}`;
+      else if (rollouts) empty.textContent = `not measured in ${rollouts} rollout${rollouts === 1 ? "" : "s"}`;
+      else empty.textContent = this.spec.series.some((line) => line.run) ? "not measured" : "first point after the first rollout";
       this.plotArea.append(empty);
       this.describe();
     }
@@ -253,6 +226,7 @@
         const item = document.createElement("span");
         item.className = "legend-item";
         item.dataset.line = line.name;
+        if (line.run) item.dataset.run = line.run;
         const key = document.createElement("span");
         key.className = line.dash ? "key dash" : "key";
         key.style.color = app.color(line.color);
@@ -265,64 +239,79 @@
       }
     }
 
-    newest(line) {
-      const values = this.points.get(line.name);
-      let best = null;
-      for (const [x, value] of values) if (value !== null && (best === null || x > best)) best = x;
-      return best;
-    }
-
-    valueText(line, rollout) {
-      const value = this.points.get(line.name).get(rollout);
-      if (value === undefined || value === null) return "–";
-      const error = line.band ? this.points.get(line.band).get(rollout) : null;
-      return typeof error === "number" ? interval(value, Z_95 * error) : num(value);
+    paintLegend(color) {
+      this.spec.series.forEach((line, index) => {
+        const item = this.legend.children[index];
+        item.querySelector(".key").style.color = color(line.color);
+        item.hidden = options.hidden.has(line.run);
+      });
     }
 
     hover(index) {
       if (index === null || index === undefined) return this.describe();
-      const rollout = this.plot.data[0][index];
+      const x = this.plot.data[0][index];
       this.spec.series.forEach((line, at) => {
-        this.legend.children[at].querySelector("strong").textContent = this.valueText(line, rollout);
+        this.legend.children[at].querySelector("strong").textContent = this.model.textAt(line, x);
       });
-      this.note.textContent = `rollout ${rollout}`;
+      this.note.textContent = options.x === "time" ? `after ${duration(x)}` : `rollout ${x}`;
       return undefined;
     }
 
     // Legend, note and the text that stands for the picture.
     describe() {
-      const parts = [];
       this.spec.series.forEach((line, at) => {
-        const newest = this.newest(line);
-        const text = newest === null ? "–" : this.valueText(line, newest);
-        this.legend.children[at].querySelector("strong").textContent = text;
-        const numbers = [...this.points.get(line.name).values()].filter((value) => value !== null);
-        parts.push(newest === null ? `${line.label}: not measured` : `${line.label}: ${text} in rollout ${newest}, between ${num(Math.min(...numbers))} and ${num(Math.max(...numbers))} in ${numbers.length} rollouts`);
+        const newest = this.model.newest(line);
+        this.legend.children[at].querySelector("strong").textContent = newest === null ? "–" : this.model.text(line, newest);
       });
-      this.plotArea.setAttribute("aria-label", `${this.spec.title}. ${parts.join("; ")}`);
-      this.note.textContent = this.noteText();
-      this.figure.dataset.points = String(Math.max(0, ...this.spec.series.map((line) => this.points.get(line.name).size)));
+      const parts = this.model.shown().map((line) => this.model.summary(line));
+      const note = this.model.note();
+      this.plotArea.setAttribute("aria-label", `${this.spec.title}. ${[...parts, ...(note ? [note] : [])].join("; ")}`);
+      this.note.textContent = note;
+      this.note.title = note;
+      this.figure.dataset.points = String(this.model.rollouts());
     }
 
-    noteText() {
-      const notes = [];
-      for (const line of this.spec.series) {
-        let missing = 0;
-        let due = 0;
-        for (const [x, value] of this.points.get(line.name)) {
-          if (line.sparse && x % this.every !== 0) continue;
-          due += 1;
-          if (value === null) missing += 1;
-        }
-        if (missing && !line.bridge) notes.push(`${line.label}: ${missing} of ${due} not measured`);
-        const attempts = (this.ghosts.get(line.name) || []).length;
-        if (attempts && line === this.spec.series[0]) notes.push("dotted: older attempt");
-        if (options.log) {
-          const below = [...this.points.get(line.name).values()].filter((value) => typeof value === "number" && value <= 0).length;
-          if (below) notes.push(`${line.label}: ${below} not above 0, not on a log axis`);
-        }
+    buildActs() {
+      this.figure.querySelector("[data-png]")?.addEventListener("click", () => this.savePicture());
+      const csv = this.figure.querySelector("[data-csv]");
+      if (!csv) return;
+      const url = new URL(csv.href);
+      for (const name of new Set(this.model.names())) url.searchParams.append("name", name);
+      csv.href = url.href;
+    }
+
+    // The picture with title and legend, on the page's ground.
+    savePicture() {
+      if (!this.plot) return;
+      const drawn = this.plot.ctx.canvas;
+      const scale = window.devicePixelRatio || 1;
+      const head = 46 * scale;
+      const canvas = document.createElement("canvas");
+      canvas.width = drawn.width;
+      canvas.height = drawn.height + head;
+      const ctx = canvas.getContext("2d");
+      ctx.fillStyle = app.color("--bg");
+      ctx.fillRect(0, 0, canvas.width, canvas.height);
+      ctx.fillStyle = app.color("--ink");
+      ctx.font = `600 ${13 * scale}px Inter, system-ui, sans-serif`;
+      ctx.fillText(this.spec.title, 8 * scale, 18 * scale);
+      ctx.font = `${11 * scale}px Inter, system-ui, sans-serif`;
+      let left = 8 * scale;
+      for (const line of this.model.shown()) {
+        ctx.fillStyle = app.color(line.color);
+        ctx.fillRect(left, 32 * scale, 10 * scale, 2 * scale);
+        ctx.fillStyle = app.color("--ink-2");
+        ctx.fillText(line.label, left + 14 * scale, 37 * scale);
+        left += 30 * scale + ctx.measureText(line.label).width;
       }
-      return notes.join(" · ");
+      ctx.drawImage(drawn, 0, head);
+      canvas.toBlob((blob) => {
+        const link = document.createElement("a");
+        link.href = URL.createObjectURL(blob);
+        link.download = `${this.spec.title.replace(/[^A-Za-z0-9]+/g, "-").replace(/^-|-$/g, "").toLowerCase() || "chart"}.png`;
+        link.click();
+        setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+      });
     }
 
     resize() {
@@ -333,5 +322,4 @@
   }
 
   app.Chart = Chart;
-  app.chartOptions = options;
 })();

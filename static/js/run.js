@@ -78,7 +78,7 @@
     return `${Number.isInteger(rounded) ? rounded : rounded.toFixed(1)}\u202f%`;
   }
 
-  function showMetrics(rollout, values) {
+  function showMetrics(rollout, values, notFinite, at) {
     for (const figure of document.querySelectorAll("#progress [data-figure]")) {
       const name = figure.dataset.figure;
       const value = values[name];
@@ -87,7 +87,7 @@
       const text = "share" in figure.dataset ? share(value) : typeof error === "number" ? interval(value, Z_95 * error) : num(value);
       setFigure(name, text, rollout);
     }
-    app.charts?.add(rollout, values);
+    app.charts?.add(rollout, values, notFinite, at);
   }
 
   const HANDLERS = {
@@ -105,7 +105,7 @@
       const note = stage("gates")?.querySelector("[data-stage-note]");
       if (note) note.textContent = `${state.accepted} ok · ${state.rejected} rejected`;
     },
-    metrics: (event) => showMetrics(event.r, event.p.values),
+    metrics: (event) => showMetrics(event.r, event.p.values, event.p.not_finite, event.t),
     rollout_finished: (event) => {
       const done = document.querySelector("[data-rollouts-done]");
       if (done) done.textContent = String(event.r + 1);

@@ -131,7 +131,8 @@
   let prefix = "";
   let prefixTimer = 0;
   function isTyping(target) {
-    return target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName));
+    if (target instanceof HTMLInputElement) return !/^(checkbox|radio|button|submit)$/.test(target.type);
+    return target instanceof HTMLElement && (target.isContentEditable || /^(TEXTAREA|SELECT)$/.test(target.tagName));
   }
   function pressed(key) {
     for (const element of document.querySelectorAll("[data-key]")) {

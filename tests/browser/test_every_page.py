@@ -35,7 +35,13 @@ def addresses(run: Any) -> list[str]:
         "config/", "log/", f"environments/{environment.key}/", f"episodes/{episode.pk}/", f"candidates/{candidate.key}/",
         f"corpus/{document.pk}/", f"pairs/{environment.key}/{episode.play}/", *bench_pages(environment),
     )  # fmt: skip
-    return ["/runs/", "/runs/?group=status&sort=-regret", "/runs/new/", *(f"{base}/{path}" for path in inside)]
+    return [
+        "/runs/",
+        "/runs/?group=status&sort=-regret",
+        f"/runs/compare/?run={run.pk}&settings=all",
+        "/runs/new/",
+        *(f"{base}/{path}" for path in inside),
+    ]
 
 
 def bench_pages(environment: Any) -> list[str]:

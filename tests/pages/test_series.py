@@ -45,7 +45,9 @@ def test_the_endpoint_gives_points_gaps_and_the_cursor(run: Any, viewer: Client)
     assert body["series"]["win_rate/unhinted"]["x"] == [0, 1, 2, 3]
     assert body["series"]["win_rate/hinted"]["y"][1] is None  # nothing due between two regenerations
     assert body["series"]["win_rate/hinted"]["missing"] == 2
-    assert body["series"]["no/such"] == {"x": [], "y": [], "total": 0, "missing": 0, "ghosts": []}
+    assert body["series"]["no/such"] == {
+        "x": [], "y": [], "total": 0, "missing": 0, "marks": [], "not_finite": {}, "ghosts": [],
+    }  # fmt: skip
 
 
 def test_a_resume_leaves_one_line_and_the_abandoned_tail_as_a_ghost(
@@ -59,6 +61,19 @@ def test_a_resume_leaves_one_line_and_the_abandoned_tail_as_a_ghost(
     assert ghost["x"] == [3, 4, 5, 6]  # leaves the line at 3
     assert ghost["y"][0] == one["y"][3]
     assert ghost["y"][1:] != one["y"][4:7]
+
+
+def test_by_time_a_resume_goes_on_where_the_clock_is(ingested: Callable[..., Any], viewer: Client) -> None:
+    run = ingested(rollouts=8, resume_from=4)
+    asked = {"name": "loss/total", "times": "1"}
+    body = viewer.get(f"/runs/{run.pk}/series/", asked).json()
+    one = body["series"]["loss/total"]
+    events = run.events.filter(kind="metrics").order_by("cursor")
+    seconds = {(event.attempt, event.rollout): event.at.timestamp() - body["start"] for event in events}
+    assert one["t"][:4] == pytest.approx([seconds[1, rollout] for rollout in range(4)], abs=0.002)
+    assert one["t"][4:] == pytest.approx([seconds[2, rollout] for rollout in range(4, 8)], abs=0.002)
+    (ghost,) = one["ghosts"]
+    assert ghost["t"] == pytest.approx([seconds[1, rollout] for rollout in range(3, 7)], abs=0.002)
 
 
 def test_asking_for_too_much_is_refused(run: Any, viewer: Client) -> None:

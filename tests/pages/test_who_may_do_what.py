@@ -10,7 +10,8 @@ from django.test import Client
 from django.urls import reverse
 
 READ = (
-    "list", "row", "page", "head", "progress", "latest", "charts", "series", "series_csv", "checkpoints", "config", "config_json", "log",
+    "list", "compare", "compare_series", "compare_csv",
+    "row", "page", "head", "progress", "latest", "charts", "series", "series_csv", "checkpoints", "config", "config_json", "log",
     "log_file", "environments", "environment", "environment_code", "candidates", "candidate", "memory", "corpus", "document", "regret",
     "regret_series", "episodes", "episode", "episode_turns", "episode_raw", "pair", "play_new", "gate_runs", "play", "play_board",
     "variant",
@@ -32,7 +33,8 @@ def address(run: Any, name: str, act: str = "") -> str:
     environment = run.environments.filter(superseded=False).first()
     episode = run.episodes.filter(environment=environment, arm="hinted").first()
     arguments = {
-        "list": [], "environment": [run.pk, environment.key], "environment_code": [run.pk, environment.key],
+        "list": [], "compare": [], "compare_series": [], "compare_csv": [],
+        "environment": [run.pk, environment.key], "environment_code": [run.pk, environment.key],
         "environment_judge": [run.pk, environment.key, act], "candidate": [run.pk, run.candidates.first().key],
         "play_new": [run.pk, environment.key], "gate_runs": [run.pk, environment.key], "gates_rerun": [run.pk, environment.key],
         "variant_new": [run.pk, environment.key], "variant": [run.pk, environment.key, bench(environment)[0]],

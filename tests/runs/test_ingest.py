@@ -268,6 +268,19 @@ def test_non_finite_numbers_never_reach_a_row(run: Run, writer: EventWriter, ing
     assert all("does not fit metrics" in event.problem for event in problems)
 
 
+def test_a_metric_that_came_out_as_no_number_keeps_what_it_was(
+    run: Run, writer: EventWriter, ingester: Ingester
+) -> None:
+    writer.start()
+    writer.rollout = 0
+    writer.emit(
+        "metrics", values={"loss/kl": None, "loss/total": 1.5, "regret/mean": None}, not_finite={"loss/kl": "-inf"}
+    )
+    ingester.drain()
+    rows = MetricPoint.objects.filter(run=run).order_by("name").values_list("name", "value", "mark")
+    assert list(rows) == [("loss/kl", None, "-inf"), ("loss/total", 1.5, ""), ("regret/mean", None, "")]
+
+
 def test_repeated_numbers_are_ignored_and_reported(run: Run, writer: EventWriter, ingester: Ingester) -> None:
     writer.start()
     writer.raw(writer.line("warning", {"message": "again"}, seq=1))

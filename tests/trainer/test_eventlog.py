@@ -97,3 +97,25 @@ def test_attempts_are_counted_by_number_not_by_name(run: RunDirectory) -> None:
     for number in (1, 2, 10):
         run.events(number).mkdir(parents=True)
     assert attempts(run) == [1, 2, 10]
+
+
+def test_a_metric_that_is_no_finite_number_is_named_with_what_it_is() -> None:
+    from trainer.measure import report
+
+    event = report(
+        {
+            "loss/total": float("nan"),
+            "loss/kl": float("inf"),
+            "loss/entropy": -float("inf"),
+            "regret/mean": None,
+            "optim/lr": 0.5,
+        }
+    )
+    assert event.values == {
+        "loss/total": None,
+        "loss/kl": None,
+        "loss/entropy": None,
+        "regret/mean": None,
+        "optim/lr": 0.5,
+    }
+    assert event.not_finite == {"loss/total": "nan", "loss/kl": "inf", "loss/entropy": "-inf"}

@@ -33,7 +33,8 @@ METRIC_TITLES = {
 class ChartSeries:
     """One line. ``band`` names the metric that holds its standard error.
 
-    ``sparse``: due only at regenerations; ``bridge``: due at rollouts that cannot be told from its number, so no gap is drawn.
+    ``sparse``: due only at regenerations (every ``every`` rollouts, 0: as the page says); ``bridge``: due at rollouts that cannot be
+    told from its number, so no gap is drawn. ``run``: the run it belongs to, where several are drawn together.
     """
 
     name: str
@@ -43,6 +44,8 @@ class ChartSeries:
     band: str = ""
     sparse: bool = False
     bridge: bool = False
+    every: int = 0
+    run: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,9 +93,12 @@ OVERVIEW_CHARTS: tuple[Chart, ...] = (
                   _line("designer/regret_term_mean", "--run-1"))),
     Chart(key="band", title="Learnable band share", low=0, high=1,
           series=(ChartSeries(name="band/learnable_share", label="win rate in band", color="--run-7"),)),
-    Chart(key="loss", title="Loss", zero=True, series=(ChartSeries(name="loss/total", label="total", color="--ink"),)),
-    Chart(key="speed", title="Tokens per second", low=0, unit="tok/s",
-          series=(_line("perf/tokens_per_s_sampled", "--run-5"), _line("perf/tokens_per_s_trained", "--run-4"))),
+    # Not the loss: within a group the advantages cancel, so it stays near 0 whatever happens.
+    Chart(key="entropy", title="Entropy of the policy", unit="nats",
+          meaning="falls as the policy grows sure of itself; near 0 it explores no more",
+          series=(ChartSeries(name="loss/entropy", label="entropy", color="--run-1"),)),
+    Chart(key="grad-norm", title="Gradient norm", low=0, meaning="before clipping; spikes are updates to look at",
+          series=(ChartSeries(name="optim/grad_norm", label="norm", color="--run-5"),)),
 )  # fmt: skip
 
 

@@ -177,10 +177,11 @@ class Recorded(models.Model):
 
 
 class MetricPoint(Recorded):
-    """One metric of one rollout; None where there was nothing to measure."""
+    """One metric of one rollout; None where there was nothing to measure, or what was measured is no finite number."""
 
     name = models.TextField()
     value = models.FloatField(null=True)
+    mark = models.TextField(blank=True, default="", db_default="")  # nan, inf or -inf: measured, and not finite
 
     class Meta:
         constraints = (models.UniqueConstraint(fields=["run", "attempt", "rollout", "name"], name="metric_once"),)

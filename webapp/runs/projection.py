@@ -102,7 +102,10 @@ def record_metrics(recording: Recording, line: Line, payload: MetricsReported) -
     """One point of every metric."""
     owner = recording.owner(line)
     MetricPoint.objects.bulk_create(
-        [MetricPoint(**owner, name=name, value=value) for name, value in payload.values.items()]
+        [
+            MetricPoint(**owner, name=name, value=value, mark=payload.not_finite.get(name, ""))
+            for name, value in payload.values.items()
+        ]
     )
     if recording.is_newest:
         recording.run.latest = {**recording.run.latest, **payload.values}

@@ -1,20 +1,26 @@
 """Metrics as series for charts: the line that holds, and the abandoned tails of older attempts as ghosts.
 
 A long series is thinned on the server: every bucket keeps its lowest and highest point, so a single spike among 400,000 points is
-drawn every time and at the same place. Values that are not numbers stay gaps.
+drawn every time and at the same place. What was not measured stays a gap; what was measured and is no number (NaN, infinite) is a
+gap with a mark, and is counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from webapp.runs.models import Attempt, MetricPoint, Run
+from webapp.runs.models import Attempt, Event, MetricPoint, Run
 
 Point = tuple[int, float | None]
 MAX_POINTS = 1200
 MAX_NAMES = 80
+MAX_MARKS = 1000
+
+#: (attempt, rollout) -> seconds since the run's first metrics.
+Times = Mapping[tuple[int, int], float]
 
 
 @dataclass(slots=True)
@@ -24,22 +30,56 @@ class Series:
     name: str
     points: list[Point] = field(default_factory=list)
     ghosts: dict[int, list[Point]] = field(default_factory=dict)
+    attempts: dict[int, int] = field(default_factory=dict)  # rollout -> the attempt whose point holds
+    marks: list[tuple[int, str]] = field(default_factory=list)  # (rollout, "nan", "inf" or "-inf")
 
-    def as_json(self, max_points: int) -> dict[str, Any]:
-        """``x``, ``y``, ``total``, ``missing`` (gaps before thinning), ``ghosts`` [{attempt, x, y}]."""
+    def as_json(self, max_points: int, times: Times | None = None) -> dict[str, Any]:
+        """``x``, ``y``, ``total``, ``missing`` (gaps before thinning), ``marks`` [[x, what]], ``not_finite`` {what: count}, ``ghosts``.
+
+        With ``times``, ``t`` (seconds, None where unknown) stands beside ``x`` in the line and in each ghost {attempt, x, y}.
+        """
         shown = thin(self.points, max_points)
-        return {
+        body: dict[str, Any] = {
             "x": [x for x, _ in shown],
             "y": [y for _, y in shown],
             "total": len(self.points),
             "missing": sum(1 for _, y in self.points if y is None),
-            "ghosts": [
-                {"attempt": attempt, "x": [x for x, _ in tail], "y": [y for _, y in tail]}
-                for attempt, tail in (
-                    (number, thin(points, max_points)) for number, points in sorted(self.ghosts.items())
-                )
-            ],
+            "marks": self.marks[:: max(1, len(self.marks) // MAX_MARKS)],
+            "not_finite": dict(Counter(what for _, what in self.marks)),
+            "ghosts": [],
         }
+        if times is not None:
+            body["t"] = [times.get((self.attempts[x], x)) for x, _ in shown]
+        for attempt, points in sorted(self.ghosts.items()):
+            tail = thin(points, max_points)
+            ghost: dict[str, Any] = {"attempt": attempt, "x": [x for x, _ in tail], "y": [y for _, y in tail]}
+            if times is not None:
+                ghost["t"] = [times.get((attempt, x), times.get((self.attempts.get(x, 0), x))) for x, _ in tail]
+            body["ghosts"].append(ghost)
+        return body
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clock:
+    """When each (attempt, rollout) was reported, in seconds since ``start`` (Unix seconds); downtime between attempts is included."""
+
+    start: float | None
+    times: Times
+
+
+def read_clock(*, run: Run) -> Clock:
+    """The clock of a run's rollouts; ``start`` is None before the first report."""
+    rows = (
+        Event.objects.filter(run=run, kind="metrics", rollout__isnull=False, attempt__isnull=False)
+        .order_by("cursor")
+        .values_list("attempt", "rollout", "at")
+    )
+    times: dict[tuple[int, int], float] = {}
+    start: float | None = None
+    for attempt, rollout, at in rows:
+        start = at.timestamp() if start is None else start
+        times[(int(attempt or 0), int(rollout or 0))] = round(at.timestamp() - start, 3)
+    return Clock(start=start, times=times)
 
 
 def thin(points: Sequence[Point], limit: int) -> list[Point]:
@@ -76,14 +116,18 @@ def read_series(*, run: Run, names: Sequence[str]) -> list[Series]:
     rows = (
         MetricPoint.objects.filter(run=run, name__in=list(series), rollout__isnull=False)
         .order_by("name", "rollout", "attempt")
-        .values_list("name", "rollout", "attempt", "value", "superseded")
+        .values_list("name", "rollout", "attempt", "value", "superseded", "mark")
     )
-    for name, rollout, attempt, value, superseded in rows:
+    for name, rollout, attempt, value, superseded, mark in rows:
         assert rollout is not None  # filtered above
+        one = series[name]
         if superseded:
-            series[name].ghosts.setdefault(attempt, []).append((rollout, value))
-        else:
-            series[name].points.append((rollout, value))
+            one.ghosts.setdefault(attempt, []).append((rollout, value))
+            continue
+        one.points.append((rollout, value))
+        one.attempts[rollout] = attempt
+        if mark:
+            one.marks.append((rollout, mark))
     for one in series.values():
         _join_ghosts(one, ends)
     return list(series.values())

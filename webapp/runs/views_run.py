@@ -23,7 +23,7 @@ from webapp.runs.models import Run
 from webapp.runs.overview import attention_of, figures_of, stages_of
 from webapp.runs.page import run_context
 from webapp.runs.selectors import access_run
-from webapp.runs.series import MAX_NAMES, MAX_POINTS, metric_names, read_series
+from webapp.runs.series import MAX_NAMES, MAX_POINTS, metric_names, read_clock, read_series
 
 LATEST_ENVIRONMENTS = 8
 
@@ -93,34 +93,39 @@ def series(request: HttpRequest, run_id: int) -> HttpResponse:
     names = request.GET.getlist("name")
     if len(names) > MAX_NAMES:
         return JsonResponse({"error": f"ask for at most {MAX_NAMES} metrics at once"}, status=400)
+    clock = read_clock(run=run) if request.GET.get("times") else None
+    times = clock.times if clock else None
+    series = {one.name: one.as_json(points_asked(request), times) for one in read_series(run=run, names=names)}
+    return JsonResponse({"cursor": run.last_cursor, "start": clock.start if clock else None, "series": series})
+
+
+def points_asked(request: HttpRequest) -> int:
+    """How many points a line may have: ``?points=``, within bounds."""
     asked = request.GET.get("points", "")
-    points = min(5_000, int(asked)) if asked.isdecimal() and len(asked) < 6 else MAX_POINTS
-    body = {
-        "cursor": run.last_cursor,
-        "series": {one.name: one.as_json(points) for one in read_series(run=run, names=names)},
-    }
-    return JsonResponse(body)
+    return min(5_000, int(asked)) if asked.isdecimal() and len(asked) < 6 else MAX_POINTS
 
 
 @require_role(Role.VIEWER)
 @require_safe
 def series_csv(request: HttpRequest, run_id: int) -> HttpResponse:
-    """The same as CSV, not thinned: one row a point, empty where nothing was measured."""
+    """The same as CSV, not thinned: one row a point, empty where nothing was measured, ``nan`` and ``inf`` as such."""
     run = access_run(run_id=run_id)
     names = request.GET.getlist("name")[:MAX_NAMES] or metric_names(run=run)
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(["metric", "rollout", "value"])
     for one in read_series(run=run, names=names):
+        marks = dict(one.marks)
         writer.writerows(
-            [_cell(one.name), rollout, "" if value is None else repr(value)] for rollout, value in one.points
+            [spreadsheet_cell(one.name), rollout, marks.get(rollout, "") if value is None else repr(value)]
+            for rollout, value in one.points
         )
     response = HttpResponse(text.getvalue(), content_type="text/csv; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="run-{run.pk}-metrics.csv"'
     return response
 
 
-def _cell(text: str) -> str:
+def spreadsheet_cell(text: str) -> str:
     """Text that a spreadsheet will not take for a formula."""
     return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
 
