@@ -1,4 +1,4 @@
-"""Command line of the trainer: `python -m trainer run|resume|validate|show-config|pool|starter`."""
+"""Command line of the trainer: `python -m trainer run|resume|validate|show-config|pool|starter|experiments`."""
 
 from __future__ import annotations
 
@@ -71,6 +71,10 @@ def _parser() -> argparse.ArgumentParser:
     starter = commands.add_parser("starter", help="make or measure the built-in model", add_help=False)
     starter.add_argument("arguments", nargs=argparse.REMAINDER)
     starter.set_defaults(command=_starter)
+
+    experiments = commands.add_parser("experiments", help="compare arms on fixed evaluation sets", add_help=False)
+    experiments.add_argument("arguments", nargs=argparse.REMAINDER)
+    experiments.set_defaults(command=_experiments)
     return parser
 
 
@@ -130,6 +134,12 @@ def _starter(options: argparse.Namespace) -> int:
     from trainer.starter.__main__ import main as starter_main
 
     return starter_main(options.arguments)
+
+
+def _experiments(options: argparse.Namespace) -> int:
+    from trainer.experiments.__main__ import main as experiments_main
+
+    return experiments_main(options.arguments)
 
 
 def read_settings(path: Path) -> RunConfig:

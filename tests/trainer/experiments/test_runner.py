@@ -1,0 +1,130 @@
+"""One very short real experiment from end to end: the built-in model, the real sandbox, a run of its own process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainer.errors import InfrastructureError, UserError
+from trainer.eventlog import EventLog
+from trainer.events import MetricsReported, RolloutFinished, RolloutStarted
+from trainer.experiments.arms import ARMS, FIXED_POOL, SPADE, Plan, arm_named
+from trainer.experiments.results import read_result, read_untouched
+from trainer.experiments.runner import Comparison, facts_of
+from trainer.experiments.sets import EvaluationSet, load_set
+from trainer.presets import load_preset
+from trainer.provenance import model_fingerprint
+from trainer.rundir import RunDirectory
+from trainer.weights import STARTER_DIRECTORY
+
+SHORT = {
+    "schedule.rollouts": 2, "schedule.environments": 3, "schedule.plays": 2, "schedule.hinted_plays": 2, "schedule.regenerate_every": 1,
+    "schedule.designer_delay": 1, "checkpoint.keep_every": 1,
+}  # fmt: skip
+
+
+def small(name: Any) -> EvaluationSet:
+    return EvaluationSet(name, load_set(name).environments[:2])
+
+
+def comparison(root: Path, said: list[str], **plan: Any) -> Comparison:
+    made = Plan(results=root / "results", work=root / "work", overrides=SHORT, plays=2, **plan)
+    return Comparison(made, {"probe": small("probe"), "heldout": small("heldout")}, said.append)
+
+
+@pytest.mark.slow
+def test_an_experiment_is_trained_evaluated_stored_and_not_done_twice(tmp_path: Path) -> None:
+    said: list[str] = []
+    (path,) = comparison(tmp_path, said).run([arm_named(SPADE)], [5])
+    model = model_fingerprint(STARTER_DIRECTORY)
+    assert path == tmp_path / "results" / model / "spade-5.json"
+    result = read_result(path)
+    assert (result.arm, result.seed, result.model, result.rollouts) == ("spade", 5, model, 2)
+    assert (
+        result.episodes_unhinted + result.episodes_faulted >= 2 * 2 * 2
+    )  # two rollouts, at least two environments, two plays
+    assert [len(values) for values in result.curve.values()] == [2] * len(result.curve)
+    assert result.probe.plays == result.heldout.plays == 4
+    assert list(result.probe_curve) == ["0", "1", "2"] and result.probe_curve["2"] == result.probe.win_rate
+    untouched = read_untouched(path.with_name("untouched.json"))
+    assert (result.probe_before, result.heldout_before) == (untouched.probe.win_rate, untouched.heldout.win_rate)
+    assert not list((tmp_path / "work").iterdir()), "the run directory goes when the result is stored"
+    assert comparison(tmp_path, said).run([arm_named(SPADE)], [5]) == []
+    assert said[-1] == "spade, seed 5: there already"
+
+
+def test_every_arm_differs_from_spade_by_its_point_only() -> None:
+    plan = Plan()
+    spade = plan.config(arm_named(SPADE), 0).model_dump()
+    changed = {
+        arm.name: {k for k, v in plan.config(arm, 0).model_dump().items() if v != spade[k]} - {"preset", "description"}
+        for arm in ARMS
+    }
+    assert changed == {
+        "spade": set(), "fixed-pool": {"pool", "designer"}, "no-memory": {"memory"}, "no-corpus": {"corpus"},
+        "designer-not-trained": {"designer"}, "solve-rate": {"reward"}, "learning-potential": {"reward"},
+    }  # fmt: skip
+    demo = load_preset("demo").model_dump()
+    assert {k for k, v in spade.items() if v != demo[k]} == {"engine", "checkpoint"}
+
+
+def test_the_fingerprint_of_settings_ignores_seed_and_checkpoints_and_sees_the_rest() -> None:
+    spade, parts = arm_named(SPADE), {"probe": "a"}
+    one = Plan().fingerprint(spade, parts)
+    assert one == Plan(overrides={"checkpoint.keep_last": 7}).fingerprint(spade, parts)
+    others = [
+        Plan(overrides={"optim.learning_rate": 1e-4}).fingerprint(spade, parts),
+        Plan(plays=9).fingerprint(spade, parts),
+        Plan().fingerprint(spade, {"probe": "b"}),
+        Plan().fingerprint(arm_named(FIXED_POOL), parts),
+    ]
+    assert len({one, *others}) == 5
+
+
+def test_an_unknown_arm_names_the_known_ones() -> None:
+    with pytest.raises(UserError, match="spade, fixed-pool, no-memory"):
+        arm_named("spode")
+
+
+def test_a_run_that_fails_ends_the_comparison_with_its_message_and_stores_nothing(tmp_path: Path) -> None:
+    said: list[str] = []
+    failing = comparison(tmp_path, said)
+    model = model_fingerprint(STARTER_DIRECTORY)
+    plan = Plan(
+        results=tmp_path / "results",
+        work=tmp_path / "work",
+        plays=2,
+        overrides={**SHORT, "corpus.source": str(tmp_path / "none")},
+    )
+    with pytest.raises(InfrastructureError, match=r"ended with code 2:[\s\S]*corpus\.source"):
+        Comparison(plan, failing.sets, said.append).one(arm_named(SPADE), 0)
+    assert [p.name for p in (tmp_path / "results" / model).iterdir()] == ["untouched.json"]
+
+
+def test_rollouts_that_were_done_again_after_a_kill_count_once(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path)
+    for number, (start, rates) in enumerate([(0, (0.1, 0.2, 0.3)), (1, (0.5, 0.6))], start=1):
+        log = EventLog(run, number, rollout=start)
+        for rollout, rate in enumerate(rates, start=start):
+            log.enter_rollout(rollout)
+            log.emit(
+                RolloutStarted(
+                    regeneration=False,
+                    offset=0,
+                    active_skills=[],
+                    environments=1,
+                    expected_unhinted=1,
+                    expected_hinted=0,
+                )
+            )
+            log.emit(MetricsReported(values={"win_rate/unhinted": rate}))
+            log.emit(RolloutFinished(elapsed_s=2.0, phase_s={}, tokens_sampled=0, tokens_trained=0, eta_s=None))
+        log.close()
+    facts = facts_of(run)
+    assert facts["curve"]["win_rate/unhinted"] == [0.1, 0.5, 0.6]
+    assert facts["curve"]["regret/mean"] == [None, None, None]
+    assert facts["train_seconds"] == 6.0 and facts["episodes_unhinted"] == 0
+    assert json.dumps(facts)

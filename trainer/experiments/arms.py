@@ -1,0 +1,73 @@
+"""The arms of the comparison as data: each differs from SPADE by its point only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trainer.config import RunConfig
+from trainer.errors import UserError
+from trainer.presets import load_preset, with_overrides
+from trainer.provenance import settings_fingerprint
+
+SEEDS = (0, 1, 2)
+SPADE, FIXED_POOL = "spade", "fixed-pool"
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One arm: the preset it starts from, and what is changed in it."""
+
+    name: str
+    title: str
+    preset: str
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+
+
+ARMS = (
+    Arm(SPADE, "SPADE", "demo"),
+    Arm(FIXED_POOL, "fixed pool", "demo-fixed-pool"),
+    Arm("no-memory", "no memory", "demo-no-memory"),
+    Arm("no-corpus", "no corpus", "demo-no-corpus"),
+    Arm("designer-not-trained", "designer not trained", "demo", {"designer.train": False}),
+    Arm("solve-rate", "solve-rate reward", "demo-solve-rate"),
+    Arm("learning-potential", "learning-potential reward", "demo-learning-potential"),
+)
+
+# The same for all arms. One thread: a result then does not depend on the machine's cores. Every tenth checkpoint is evaluated.
+COMMON: Mapping[str, Any] = {"engine.threads": 1, "checkpoint.keep_last": 1, "checkpoint.keep_every": 10}
+
+# Sections and fields that do not change what is learned: left out of the fingerprint of an arm's settings.
+_WITHOUT = ("seed", "preset", "description", "checkpoint")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What one call of the comparison does and where its files go."""
+
+    results: Path = Path("docs/experiments/results")
+    work: Path = Path(".artifacts/experiments")
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    plays: int = 8
+    pool_environments: int = 90
+    keep_runs: bool = False
+
+    def config(self, arm: Arm, seed: int) -> RunConfig:
+        """Settings of one run."""
+        values = {**COMMON, **arm.overrides, **self.overrides, "seed": seed}
+        return with_overrides(load_preset(arm.preset), values)
+
+    def fingerprint(self, arm: Arm, parts: Mapping[str, str]) -> str:
+        """Hash of all that makes two runs of an arm comparable: its settings but the seed, and `parts` (sets, pool)."""
+        values = self.config(arm, 0).model_dump(mode="json", exclude=set(_WITHOUT))
+        return settings_fingerprint(values | {"parts": dict(parts), "plays": self.plays})
+
+
+def arm_named(name: str) -> Arm:
+    """The arm of this name. Raises `UserError` naming all arms."""
+    for arm in ARMS:
+        if arm.name == name:
+            return arm
+    raise UserError(f"there is no arm {name!r}; choose of {', '.join(arm.name for arm in ARMS)}")

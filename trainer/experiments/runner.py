@@ -1,0 +1,254 @@
+"""Doing the comparison: every arm and seed whose result is not there yet is trained in its own process, evaluated and stored.
+
+It can be stopped at any time: a finished run is a file, an unfinished one goes on from its last checkpoint, on this machine or, from the
+results, on another one.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trainer.checkpoint import Checkpoints
+from trainer.config import RunConfig
+from trainer.engines import open_engines
+from trainer.errors import InfrastructureError, UserError
+from trainer.eventlog import attempts, read_events
+from trainer.events import FAULTS
+from trainer.experiments.arms import Arm, Plan
+from trainer.experiments.evaluate import Evaluator, Score
+from trainer.experiments.results import (
+    UNTOUCHED,
+    Rate,
+    Result,
+    Untouched,
+    read_result,
+    read_untouched,
+    result_path,
+    write,
+)
+from trainer.experiments.sets import EvaluationSet, SetName, load_set
+from trainer.fixed_pool import BUILTIN_POOLS, load_pool
+from trainer.provenance import commit, hardware, model_fingerprint, settings_fingerprint
+from trainer.rundir import RunDirectory
+from trainer.weights import resolve_model_path
+from trainer.write_pool import write_pool
+
+CURVE = (
+    "win_rate/unhinted", "win_rate/hinted", "regret/mean", "band/learnable_share", "gates/pass_rate", "designer/reward_mean",
+    "designer/win_rate_mean", "diversity/vendi_share", "diversity/vendi_recent_share", "group/frac_zero_spread", "loss/entropy",
+)  # fmt: skip
+_LOG_LINES = 5
+_DIGITS = 4
+
+Say = Callable[[str], None]
+Sets = Mapping[SetName, EvaluationSet]
+
+
+def stored_sets() -> Sets:
+    """The two sets of the repository."""
+    return {"probe": load_set("probe"), "heldout": load_set("heldout")}
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One plan with its model and evaluation sets."""
+
+    plan: Plan
+    sets: Sets
+    say: Say
+
+    def run(self, arms: Sequence[Arm], seeds: Iterable[int]) -> list[Path]:
+        """All runs that are missing, seed by seed over all arms; returns their result files."""
+        written: list[Path] = []
+        for seed in seeds:
+            for arm in arms:
+                path = self.one(arm, seed)
+                if path is not None:
+                    written.append(path)
+        return written
+
+    def one(self, arm: Arm, seed: int) -> Path | None:
+        """Train, evaluate and store one run; None when its result is there. Raises `InfrastructureError` when the trainer fails."""
+        config = self.plan.config(arm, seed)
+        directory = resolve_model_path(config.model.path)
+        model = model_fingerprint(directory)
+        parts = {str(name): programs.fingerprint for name, programs in self.sets.items()}
+        if config.pool.path:
+            parts["pool"] = self._pool(config)
+        settings = self.plan.fingerprint(arm, parts)
+        path = result_path(self.plan.results, model, arm.name, seed)
+        if path.exists() and read_result(path).settings == settings:
+            self.say(f"{arm.name}, seed {seed}: there already")
+            return None
+        before = self._untouched(directory, model)
+        run = RunDirectory(self.plan.work / f"{model}-{settings}-{arm.name}-{seed}")
+        started = time.monotonic()
+        self.say(f"{arm.name}, seed {seed}: {'going on' if run.config.exists() else 'training'} in {run.root}")
+        _train(run, config)
+        trained = time.monotonic() - started
+        self.say(f"{arm.name}, seed {seed}: trained for {trained:.0f} s, evaluating")
+        result = self._evaluated(run, config, arm, seed, model, settings, before)
+        write(path, result)
+        self.say(f"{arm.name}, seed {seed}: held-out {_points(before.heldout)} -> {_points(result.heldout)}, "
+                 f"probe {_points(before.probe)} -> {_points(result.probe)} ({path})")  # fmt: skip
+        if not self.plan.keep_runs:
+            shutil.rmtree(run.root, ignore_errors=True)
+        return path
+
+    def _untouched(self, directory: Path, model: str) -> Untouched:
+        """Scores of the model before training; measured once per model, sets and playing rules."""
+        config = self.plan.config(_ANY_ARM, 0)
+        sets = {str(name): programs.fingerprint for name, programs in self.sets.items()}
+        evaluation = _evaluation_fingerprint(config, self.plan.plays)
+        path = self.plan.results / model / f"{UNTOUCHED}.json"
+        if path.exists():
+            stored = read_untouched(path)
+            if (stored.sets, stored.evaluation) == (sets, evaluation):
+                return stored
+        self.say(f"evaluating the untouched model {model}")
+        started = time.monotonic()
+        with Evaluator.of_model(directory, config) as evaluator:
+            scores = {name: evaluator.play(programs, plays=self.plan.plays) for name, programs in self.sets.items()}
+        measured = Untouched(
+            model=model,
+            sets=sets,
+            evaluation=evaluation,
+            probe=_rate(scores["probe"]),
+            heldout=_rate(scores["heldout"]),
+            seconds=round(time.monotonic() - started, 1),
+        )
+        write(path, measured)
+        return measured
+
+    def _evaluated(
+        self, run: RunDirectory, config: RunConfig, arm: Arm, seed: int, model: str, settings: str, before: Untouched
+    ) -> Result:
+        problems: list[str] = []
+        last = Checkpoints(run, config.checkpoint).newest(problems.append)
+        if last is None or last.next_rollout != config.schedule.rollouts:
+            raise InfrastructureError(f"{run.root} has no whole checkpoint of its last rollout ({'; '.join(problems)})")
+        started = time.monotonic()
+        curve: dict[str, float | None] = {"0": before.probe.win_rate}
+        for done in sorted(int(path.name) for path in run.checkpoints.iterdir() if path.name.isdigit()):
+            if done != last.next_rollout:
+                curve[str(done)] = _rate(self._play(run.checkpoint(done) / "model", config, "probe")).win_rate
+        probe = _rate(self._play(last.model_directory, config, "probe"))
+        heldout = _rate(self._play(last.model_directory, config, "heldout"))
+        curve[str(last.next_rollout)] = probe.win_rate
+        facts = facts_of(run)
+        return Result(
+            arm=arm.name,
+            seed=seed,
+            model=model,
+            settings=settings,
+            commit=commit(),
+            cores=int(hardware()["cores"]),
+            rollouts=config.schedule.rollouts,
+            probe_before=before.probe.win_rate,
+            heldout_before=before.heldout.win_rate,
+            probe=probe,
+            heldout=heldout,
+            probe_curve=curve,
+            evaluate_seconds=round(time.monotonic() - started, 1),
+            **facts,
+        )
+
+    def _play(self, model: Path, config: RunConfig, name: SetName) -> Score:
+        with Evaluator.of_model(model, config) as evaluator:
+            return evaluator.play(self.sets[name], plays=self.plan.plays)
+
+    def _pool(self, config: RunConfig) -> str:
+        """Digest of the fixed pool; it is written first, with the untouched model, when it is another model's or not complete."""
+        builtin = BUILTIN_POOLS.get(config.pool.path)
+        file = builtin or Path(config.pool.path)
+        designer = self.plan.config(_ANY_ARM, 0)
+        try:
+            written = write_pool(file, designer, open_engines, environments=self.plan.pool_environments)
+        except UserError as error:
+            if builtin is None:
+                raise
+            self.say(f"the pool is written anew: {error}")
+            builtin.unlink()
+            written = write_pool(file, designer, open_engines, environments=self.plan.pool_environments)
+        if written.added:
+            self.say(f"{written.added} environments written into the fixed pool {file}")
+        pool = load_pool(config.pool)
+        assert pool is not None, "only called for runs on a fixed pool"
+        return pool.digest
+
+
+_ANY_ARM = Arm(UNTOUCHED, "untouched model", "demo")
+
+
+def _evaluation_fingerprint(config: RunConfig, plays: int) -> str:
+    values = config.model_dump(mode="json", include={"agent", "prompts", "model"})
+    return settings_fingerprint(values | {"plays": plays})
+
+
+def _train(run: RunDirectory, config: RunConfig) -> None:
+    """Start the run, or go on with it, in a process of its own. Raises `InfrastructureError` with the end of its output."""
+    command = [sys.executable, "-m", "trainer"]
+    if run.attempts.exists():
+        command += ["resume", str(run.root)]
+    else:
+        shutil.rmtree(run.root, ignore_errors=True)
+        settings = run.root.with_suffix(".json")
+        settings.parent.mkdir(parents=True, exist_ok=True)
+        settings.write_text(json.dumps(config.model_dump(mode="json")), encoding="ascii")
+        command += ["run", str(run.root), "--config", str(settings)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        tail = "\n".join((done.stdout + done.stderr).splitlines()[-_LOG_LINES:])
+        raise InfrastructureError(f"the run in {run.root} ended with code {done.returncode}:\n{tail}")
+    states = [
+        e["payload"]["state"] for n in attempts(run)[-1:] for e in read_events(run, n) if e["kind"] == "run_state"
+    ]
+    if states[-1:] != ["completed"]:
+        raise InfrastructureError(f"the run in {run.root} was stopped; the same command goes on with it")
+    with suppress(FileNotFoundError):
+        run.root.with_suffix(".json").unlink()
+
+
+def facts_of(run: RunDirectory) -> dict[str, Any]:
+    """Episode counts, curves and training time of a finished run; later attempts supersede the rollouts they did again."""
+    counts: dict[int, dict[str, int]] = {}
+    metrics: dict[int, Mapping[str, float | None]] = {}
+    seconds: dict[int, float] = {}
+    for number in attempts(run):
+        for event in read_events(run, number):
+            rollout, payload = event["rollout"], event["payload"]
+            if event["kind"] == "rollout_started":
+                counts[rollout] = {"unhinted": 0, "hinted": 0, "faulted": 0}
+            elif event["kind"] == "episode":
+                counts[rollout]["faulted" if payload["status"] in FAULTS else payload["arm"]] += 1
+            elif event["kind"] == "metrics":
+                metrics[rollout] = payload["values"]
+            elif event["kind"] == "rollout_finished":
+                seconds[rollout] = float(payload["elapsed_s"])
+    order = sorted(metrics)
+    return {
+        **{f"episodes_{kind}": sum(c[kind] for c in counts.values()) for kind in ("unhinted", "hinted", "faulted")},
+        "curve": {name: [_rounded(metrics[r].get(name)) for r in order] for name in CURVE},
+        "train_seconds": round(sum(seconds.values()), 1),
+    }
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, _DIGITS)
+
+
+def _rate(score: Score) -> Rate:
+    return Rate.model_validate(score.to_dict())
+
+
+def _points(rate: Rate) -> str:
+    return "–" if rate.win_rate is None else f"{100 * rate.win_rate:.1f} %"
