@@ -25,6 +25,10 @@ def serious(page: Any) -> list[str]:
     ]
 
 
+def review_addresses() -> list[str]:
+    return ["/review/", "/review/kinds/", "/review/kinds/new/"]
+
+
 def addresses(run: Any) -> list[str]:
     environment = run.environments.filter(superseded=False).order_by("-rollout", "slot").first()
     episode = run.episodes.filter(environment=environment, arm="hinted").first()
@@ -94,7 +98,7 @@ def test_every_page_is_clean_and_accessible(scheme: str, page: Any, synthetic: C
     run.begin(4)
     page.emulate_media(color_scheme=scheme)
     found: dict[str, list[str]] = {}
-    for address in addresses(run.run):
+    for address in [*addresses(run.run), *review_addresses()]:
         page.goto(address)
         page.wait_for_load_state("networkidle")
         if problems := serious(page):
@@ -107,7 +111,7 @@ def test_hostile_text_runs_nothing_in_a_real_browser(page: Any, synthetic: Calla
     run.begin(2)
     dialogs: list[str] = []
     page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
-    for address in addresses(run.run):
+    for address in [*addresses(run.run), *review_addresses()]:
         page.goto(address)
         page.wait_for_load_state("networkidle")
     assert dialogs == []
@@ -119,7 +123,7 @@ def test_no_page_scrolls_sideways(width: int, page: Any, synthetic: Callable[...
     run.begin(4)
     page.set_viewport_size({"width": width, "height": 900})
     wide = {}
-    for address in addresses(run.run):
+    for address in [*addresses(run.run), *review_addresses()]:
         page.goto(address)
         over = page.evaluate("() => document.documentElement.scrollWidth - innerWidth")
         if over > 0:

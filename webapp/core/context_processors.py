@@ -27,7 +27,7 @@ class NavItem:
 NAVIGATION = (
     NavItem(feature="runs", label="Runs", url_name="runs:list", key="r"),
     NavItem(feature="environments", label="Environments", url_name="environments:list", key="e"),
-    NavItem(feature="review", label="Review", url_name="review:list", key="v", role=Role.REVIEWER),
+    NavItem(feature="review", label="Review", url_name="review:list", key="v"),
     NavItem(feature="pools", label="Pools", url_name="pools:list", key="p"),
 )
 

@@ -135,6 +135,7 @@ TEMPLATES = [
                 "webapp.core.templatetags.ui",
                 "webapp.core.templatetags.numbers",
                 "webapp.core.templatetags.text",
+                "webapp.core.templatetags.panels",
                 "webapp.accounts.templatetags.roles",
             ],
         },

@@ -1,0 +1,1 @@
+"""Judging what a run made: flags with consequences, review queues, agreement between reviewers."""

@@ -1,0 +1,75 @@
+"""What flags show on the pages of environments and episodes (see core/panels.py)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest
+from django.template.loader import render_to_string
+from django.utils.safestring import SafeString
+
+from webapp.accounts.roles import Role, has_role
+from webapp.core.requests import signed_in_user
+from webapp.environments.models import Environment
+from webapp.episodes.models import Episode
+from webapp.review.effects import is_read_by_a_trainer
+from webapp.review.models import Flag
+from webapp.review.selectors import flags_of_environment, flags_of_episode, offered_kinds
+from webapp.review.services import EFFECT_ROLE, may_reach_trainer
+
+
+def environment_button(request: HttpRequest, environment: Environment) -> SafeString:
+    """The button that opens the dialog, for those who may flag."""
+    return _button(request)
+
+
+def environment_flags(request: HttpRequest, environment: Environment) -> SafeString:
+    """The environment's flags, and the dialog to place one."""
+    subjects = [Flag.Subject.ENVIRONMENT, *([Flag.Subject.HINT] if environment.hint_text else []), Flag.Subject.LINES]
+    context = {**list_context(request, environment, None), **_dialog(request, environment, subjects), "episode": None}
+    return render_to_string("review/_panel.html", context, request=request)
+
+
+def episode_button(request: HttpRequest, episode: Episode) -> SafeString:
+    """The same button on an episode whose environment is known."""
+    return _button(request) if episode.environment_id is not None else SafeString("")
+
+
+def episode_flags(request: HttpRequest, episode: Episode) -> SafeString:
+    """The episode's flags, and the dialog to place one."""
+    environment = episode.environment
+    if environment is None:
+        return SafeString("")
+    subjects = [Flag.Subject.EPISODE, *([Flag.Subject.TURN] if episode.turns else []), Flag.Subject.ENVIRONMENT]
+    context = {**list_context(request, environment, episode), **_dialog(request, environment, subjects)}
+    return render_to_string("review/_panel.html", context, request=request)
+
+
+def list_context(request: HttpRequest, environment: Environment, episode: Episode | None) -> dict[str, Any]:
+    """Context of the list of flags alone, which live updates fetch again."""
+    reader = signed_in_user(request)
+    if episode is None:
+        shown = flags_of_environment(environment=environment, reader=reader)
+    else:
+        shown = flags_of_episode(episode=episode, reader=reader)
+    return {"environment": environment, "episode": episode, "shown": shown}
+
+
+def _button(request: HttpRequest) -> SafeString:
+    if not has_role(request.user, Role.REVIEWER):
+        return SafeString("")
+    return render_to_string("review/_button.html", request=request)
+
+
+def _dialog(request: HttpRequest, environment: Environment, subjects: list[Flag.Subject]) -> dict[str, Any]:
+    return {
+        "may_flag": has_role(request.user, Role.REVIEWER),
+        "may_reach": may_reach_trainer(signed_in_user(request)),
+        "effect_role": EFFECT_ROLE.value,
+        "is_read": is_read_by_a_trainer(environment),
+        "subjects": subjects,
+        "kinds": offered_kinds(),
+        "severities": Flag.Severity.choices,
+        "default_severity": Flag.Severity.MAJOR.value,
+        "wishes": Flag.WISHES,
+    }
