@@ -19,10 +19,27 @@
     return lines(text) !== lines(base);
   }
 
+  const short = (text) => (text.length > 60 ? `${text.slice(0, 59)}…` : text) || "empty";
+
+  // One line of the list of differences: setting, what it was, what it is.
+  function changeOf(setting) {
+    const item = document.createElement("li");
+    const parts = [["span", control(setting).name], ["del", short(setting.dataset.base)], ["ins", short(textOf(control(setting)))]];
+    for (const [tag, text] of parts) {
+      const part = document.createElement(tag);
+      if (tag === "span") part.className = "mono";
+      part.textContent = text;
+      item.append(part, " ");
+    }
+    return item;
+  }
+
   function update() {
     let total = 0;
+    const changes = [];
     for (const setting of settings) {
       const changed = isChanged(setting);
+      if (changed) changes.push(changeOf(setting));
       setting.classList.toggle("changed", changed);
       setting.querySelector("[data-was]").hidden = !changed;
       total += changed ? 1 : 0;
@@ -38,6 +55,7 @@
       if (field) mirror.textContent = field.value || "–";
     }
     form.querySelector("[data-changed-total]").textContent = String(total);
+    form.querySelector("[data-changes]").replaceChildren(...changes);
     undo.disabled = total === 0;
   }
 
@@ -51,6 +69,7 @@
   });
   form.addEventListener("input", update);
   form.addEventListener("submit", (event) => {
+    if (event.submitter?.name === "dry") return;
     const button = document.getElementById("start-run");
     if (button.dataset.sent) event.preventDefault(); // a second click must not start a second run
     button.dataset.sent = "yes";

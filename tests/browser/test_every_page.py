@@ -43,6 +43,7 @@ def addresses(run: Any) -> list[str]:
         "/runs/",
         "/runs/?group=status&sort=-regret",
         f"/runs/compare/?run={run.pk}&settings=all",
+        "/runs/queue/",
         "/runs/new/",
         *(f"{base}/{path}" for path in inside),
     ]

@@ -10,7 +10,7 @@ from django.test import Client
 from django.urls import reverse
 
 READ = (
-    "list", "compare", "compare_series", "compare_csv",
+    "list", "compare", "compare_series", "compare_csv", "queue",
     "row", "page", "head", "progress", "latest", "charts", "series", "series_csv", "checkpoints", "config", "config_json", "log",
     "log_file", "environments", "environment", "environment_code", "candidates", "candidate", "memory", "corpus", "document", "regret",
     "regret_series", "episodes", "episode", "episode_turns", "episode_raw", "pair", "play_new", "gate_runs", "play", "play_board",
@@ -33,7 +33,7 @@ def address(run: Any, name: str, act: str = "") -> str:
     environment = run.environments.filter(superseded=False).first()
     episode = run.episodes.filter(environment=environment, arm="hinted").first()
     arguments = {
-        "list": [], "compare": [], "compare_series": [], "compare_csv": [],
+        "list": [], "compare": [], "compare_series": [], "compare_csv": [], "queue": [],
         "environment": [run.pk, environment.key], "environment_code": [run.pk, environment.key],
         "environment_judge": [run.pk, environment.key, act], "candidate": [run.pk, run.candidates.first().key],
         "play_new": [run.pk, environment.key], "gate_runs": [run.pk, environment.key], "gates_rerun": [run.pk, environment.key],
@@ -54,7 +54,7 @@ def test_the_table_above_holds_every_address_of_runs() -> None:
             found |= names(item.url_patterns) if hasattr(item, "url_patterns") else {item.name}
         return found
 
-    lists = {"new", "bulk", "view_save", "view_delete"}
+    lists = {"new", "bulk", "view_save", "view_delete", "queue_move"}
     assert names(urlpatterns) == {*READ, *REVIEW, *lists, *(name for name, _ in ACT)}
 
 

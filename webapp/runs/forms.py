@@ -217,6 +217,11 @@ class SettingsForm:
         """How many settings differ from what they started from."""
         return sum(section.changed for section in self.sections)
 
+    @property
+    def changes(self) -> list[BoundSetting]:
+        """The settings that differ from what they started from."""
+        return [one for one in self.settings() if one.is_changed]
+
 
 def _bind(spec: SettingSpec, values: Mapping[str, Any], data: QueryDict | None) -> BoundSetting:
     base = setting_text(setting_value(values, spec.path))

@@ -23,10 +23,12 @@ class Run(models.Model):
     seed = models.BigIntegerField()
     directory = models.TextField(blank=True, default="")
     parent = models.ForeignKey("self", models.SET_NULL, null=True, related_name="clones")
+    fork_checkpoint = models.TextField(blank=True, default="")  # of `parent`: the run goes on from there
     tags = models.JSONField(default=list)
     notes = models.TextField(blank=True, default="")
     created_at = models.DateTimeField(auto_now_add=True)
     queued_at = models.DateTimeField(null=True)
+    queue_rank = models.BigIntegerField(default=0)  # the queue goes by rank, then by time
     started_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
     archived_at = models.DateTimeField(null=True)  # put aside: not in the list unless asked for

@@ -8,6 +8,8 @@ from typing import Any
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import QuerySet, Subquery
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 from django.utils.text import slugify
 
@@ -92,6 +94,10 @@ def resume_run(*, actor: User, run_id: int) -> Run:
     return run
 
 
+def _queued() -> QuerySet[Run]:
+    return Run.objects.filter(status=Status.QUEUED)
+
+
 def _queue(*, actor: User, run: Run, act: str, why: str) -> None:
     if run.deleted_at is not None:
         raise ActRefused(f"{run} is deleted; restore it first")
@@ -105,6 +111,7 @@ def _queue(*, actor: User, run: Run, act: str, why: str) -> None:
         target=Status.QUEUED,
         why=why,
         queued_at=timezone.now(),
+        queue_rank=Coalesce(Subquery(_queued().order_by("-queue_rank").values("queue_rank")[:1]), 0) + 1,
         finished_at=None,
         failure_owner="",
         failure_message="",

@@ -6,12 +6,15 @@ import logging
 import mmap
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from celery import current_app, shared_task
 from celery.signals import worker_ready, worker_shutting_down
 from kombu.exceptions import OperationalError as BrokerAway
+from redis.exceptions import RedisError
 
+from webapp.runs import presence
 from webapp.runs.dispatch import QUEUE
 from webapp.runs.housekeeping import purge_deleted
 from webapp.runs.supervision.lease import claim_next, gpu_set_name
@@ -53,29 +56,36 @@ def housekeep() -> None:
     purge_deleted()
 
 
-def _tick() -> None:
+def _tick(name: str, queues: Sequence[str]) -> None:
     """Sends only: the worker's main process must not hold database connections across the forks of its pool."""
     housekept = -HOUSEKEEPING_EVERY_S
     while True:
         try:
+            presence.announce(name=name, queues=queues)
             current_app.send_task("webapp.runs.tasks.sweep", expires=SWEEP_EVERY_S, retry=False)
             if time.monotonic() - housekept >= HOUSEKEEPING_EVERY_S:
                 current_app.send_task("webapp.runs.tasks.housekeep", expires=HOUSEKEEPING_EVERY_S, retry=False)
                 housekept = time.monotonic()
-        except BrokerAway as error:
+        except (BrokerAway, RedisError) as error:
             log.warning("the broker is away (%s); sweeping and housekeeping wait", error)
         if _ticker_stop.wait(SWEEP_EVERY_S):
             return
 
 
 @worker_ready.connect  # type: ignore[untyped-decorator]
-def start_ticker(**_: Any) -> None:
-    """Every worker asks for a sweep at its start and then regularly, so that no separate scheduler is needed."""
-    threading.Thread(target=_tick, name="sweep-ticker", daemon=True).start()
+def start_ticker(sender: Any = None, **_: Any) -> None:
+    """Every worker says that it is there and asks for a sweep, at its start and then regularly: no separate scheduler is needed."""
+    name = str(getattr(sender, "hostname", "") or "worker")
+    queues = sorted(current_app.amqp.queues.consume_from)
+    threading.Thread(target=_tick, args=(name, queues), name="sweep-ticker", daemon=True).start()
 
 
 @worker_shutting_down.connect  # type: ignore[untyped-decorator]
-def note_shutdown(**_: Any) -> None:
+def note_shutdown(sender: Any = None, **_: Any) -> None:
     """A supervisor in the pool sees this and ends its trainer, instead of keeping the worker alive for hours."""
     _shutdown[0] = 1
     _ticker_stop.set()
+    try:
+        presence.withdraw(name=str(sender or ""))
+    except RedisError as error:
+        log.warning("the broker is away (%s); this worker is listed for some seconds more", error)

@@ -6,7 +6,7 @@ from django.conf import settings
 from django.urls import include, path
 
 from webapp.core.features import has_module
-from webapp.runs import views, views_compare, views_list, views_run
+from webapp.runs import views, views_compare, views_list, views_queue, views_run
 
 app_name = "runs"
 
@@ -16,6 +16,8 @@ urlpatterns = [
     path("compare/", views_compare.compare, name="compare"),
     path("compare/series/", views_compare.compare_series, name="compare_series"),
     path("compare/series.csv", views_compare.compare_csv, name="compare_csv"),
+    path("queue/", views_queue.queue, name="queue"),
+    path("queue/<int:run_id>/<slug:to>/", views_queue.queue_move, name="queue_move"),
     path("views/", views_list.view_save, name="view_save"),
     path("views/<int:view_id>/delete/", views_list.view_delete, name="view_delete"),
     path("new/", views.run_new, name="new"),

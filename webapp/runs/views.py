@@ -12,12 +12,14 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST
 
+from trainer.config import RunConfig
 from webapp.accounts.permissions import require_role
 from webapp.accounts.roles import Role
 from webapp.core.requests import signed_in_user
 from webapp.runs import services, services_shelf
-from webapp.runs.configuration import PresetChoice, apply_overrides, parse_config, presets
+from webapp.runs.configuration import PresetChoice, apply_overrides, parse_config, presets, why_not_startable
 from webapp.runs.errors import ActRefused, InvalidConfig
+from webapp.runs.estimate import Estimate, estimate_of
 from webapp.runs.forms import SettingsForm
 from webapp.runs.models import Run
 from webapp.runs.page import run_context
@@ -63,7 +65,10 @@ def run_new(request: HttpRequest) -> HttpResponse:
         "tags": data.get("tags", ", ".join(parent.tags) if parent else ""),
         "notes": data.get("notes", ""),
     }
-    if request.method == "POST":
+    estimate = None
+    if "dry" in request.POST:
+        estimate = _dry_run(form, base)
+    elif request.method == "POST":
         run = _create(request, form, base, parent, details)
         if run is not None:
             return redirect("runs:page", run.pk)
@@ -75,6 +80,7 @@ def run_new(request: HttpRequest) -> HttpResponse:
         "parent": parent,
         "form": form,
         "base": base,
+        "estimate": estimate,
         **details,
     }
     return render(request, "runs/new.html", context, status=422 if form.general or form.error_count else 200)
@@ -103,6 +109,19 @@ def _create(
     except ActRefused as error:
         messages.error(request, f"{run.name} was kept as a draft. {error}")
     return run
+
+
+def _dry_run(form: SettingsForm, base: RunConfig) -> Estimate | None:
+    """Validate as a start would and say what the run would do; None when the settings are refused, and the form says why."""
+    try:
+        config = apply_overrides(base, form.overrides())
+    except InvalidConfig as error:
+        form.add_problems(error.problems)
+        return None
+    obstacle = why_not_startable(config)
+    if obstacle:
+        form.general.append(obstacle)
+    return estimate_of(config=config)
 
 
 def _parent(text: str) -> Run | None:

@@ -20,6 +20,8 @@ from webapp.runs.states import ACTIVE, Status
 
 #: Without a heartbeat for this long a run counts as lost.
 LEASE_S = 15
+#: The order in which queued runs start.
+QUEUE_ORDER = ("queue_rank", "queued_at", "id")
 
 
 class LeaseLost(Exception):
@@ -47,7 +49,7 @@ def gpu_set_name() -> str:
 
 
 def claim_next(*, gpu_set: str) -> Claim | None:
-    """Take the oldest queued run onto ``gpu_set``; None when nothing is queued or the set is in use."""
+    """Take the first run of the queue onto ``gpu_set``; None when nothing is queued or the set is in use."""
     try:
         with transaction.atomic():
             return _claim(gpu_set)
@@ -56,7 +58,7 @@ def claim_next(*, gpu_set: str) -> Claim | None:
 
 
 def _claim(gpu_set: str) -> Claim | None:
-    queued = Run.objects.filter(status=Status.QUEUED).order_by("queued_at", "id")
+    queued = Run.objects.filter(status=Status.QUEUED).order_by(*QUEUE_ORDER)
     run = queued.select_for_update(skip_locked=True).first()
     if run is None:
         return None
