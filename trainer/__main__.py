@@ -1,4 +1,4 @@
-"""Command line of the trainer: `python -m trainer run|resume|validate|show-config|pool|starter|experiments`."""
+"""Command line of the trainer: `python -m trainer run|resume|fork|validate|show-config|pool|starter|experiments`."""
 
 from __future__ import annotations
 
@@ -50,6 +50,15 @@ def _parser() -> argparse.ArgumentParser:
     resume.add_argument("run_dir", type=Path, metavar="RUN_DIR")
     resume.set_defaults(command=_resume)
 
+    fork = commands.add_parser("fork", help="start a run from a checkpoint of another one, with changed settings")
+    fork.add_argument("source", type=Path, metavar="SOURCE_RUN")
+    fork.add_argument("run_dir", type=Path, metavar="DEST")
+    fork.add_argument("--checkpoint", default="", metavar="NAME", help="its name; without it the newest whole one")
+    fork.add_argument("--preset", choices=preset_names(), help="settings of a preset instead of the source's")
+    fork.add_argument("--set", action="append", default=[], metavar="a.b=VALUE", help="change one setting")
+    fork.add_argument("--prepare", action="store_true", help="only make the directory; `run DEST` starts it")
+    fork.set_defaults(command=_fork)
+
     validate = commands.add_parser("validate", help="check a settings file")
     validate.add_argument("file", type=Path, metavar="FILE")
     validate.set_defaults(command=_validate)
@@ -97,6 +106,22 @@ def _resume(options: argparse.Namespace) -> int:
     from trainer.rundir import RunDirectory
 
     return _attempt(RunDirectory(options.run_dir))
+
+
+def _fork(options: argparse.Namespace) -> int:
+    from trainer.creation import read_config
+    from trainer.fork import fork
+    from trainer.rundir import RunDirectory
+
+    config = load_preset(options.preset) if options.preset else read_config(RunDirectory(options.source))
+    config = with_overrides(config, _assignments(options.set))
+    made = fork(options.source, options.run_dir, config=config, checkpoint=options.checkpoint)
+    print(f"{options.run_dir}: fork of {made.run} at checkpoint {made.checkpoint}")
+    for name, (before, after) in made.changed.items():
+        print(f"  changed: {name} {before} -> {after}")
+    print(f"  kept: {', '.join(made.kept)}")
+    print(f"  reset: {', '.join(made.reset)}")
+    return 0 if options.prepare else _attempt(RunDirectory(options.run_dir))
 
 
 def _attempt(run: RunDirectory) -> int:

@@ -9,9 +9,7 @@ checkpoints/<next rollout>/model/        an ordinary Hugging Face directory
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -22,14 +20,21 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
+from trainer.checkpoint_files import (
+    CHECKPOINT_FORMAT,
+    MARKER,
+    damage,
+    digests_and_sync,
+    finished,
+    sync_directory,
+    write_marker,
+)
 from trainer.config import CheckpointConfig
 from trainer.errors import TrainerError
 from trainer.eventlog import disk_error
 from trainer.learn.engine import Learner
 from trainer.rundir import RunDirectory
 
-CHECKPOINT_FORMAT = 1
-MARKER = "COMPLETE"
 _ASIDE = "tmp-"
 _TENSOR_FIELDS = {"prompt_ids": torch.int64, "token_ids": torch.int64, "logprobs": torch.float64}
 
@@ -78,11 +83,7 @@ class Checkpoints:
             learner.save_model(aside / "model")
             torch.save(learner.state(), aside / "state" / "learner.pt")
             _write_state(aside / "state", state)
-            files = {
-                p.relative_to(aside).as_posix(): _digest_and_sync(p) for p in sorted(aside.rglob("*")) if p.is_file()
-            }
-            for directory in (aside / "state", aside / "model", aside):
-                _sync_directory(directory)
+            files = digests_and_sync(aside)
         except OSError as error:
             shutil.rmtree(aside, ignore_errors=True)
             raise disk_error(error, f"checkpoint {next_rollout:06d}") from error
@@ -102,19 +103,13 @@ class Checkpoints:
                 (final / MARKER).unlink(missing_ok=True)
                 shutil.rmtree(final)
             aside.rename(final)
-            _sync_directory(self._run.checkpoints)
-            text = json.dumps(marker, indent=1).encode()
-            with (final / f"{MARKER}.part").open("wb") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            (final / f"{MARKER}.part").rename(final / MARKER)
-            _sync_directory(final)
+            sync_directory(self._run.checkpoints)
+            marker_bytes = write_marker(final, marker)
         except OSError as error:
             raise disk_error(error, f"checkpoint {next_rollout:06d}") from error
         self._pending = None
         self._prune(next_rollout)
-        size = sum(int(f["bytes"]) for f in marker["files"].values()) + len(text)
+        size = sum(int(f["bytes"]) for f in marker["files"].values()) + marker_bytes
         return Saved(final.name, next_rollout, size, time.monotonic() - started)
 
     def exists(self, next_rollout: int) -> bool:
@@ -125,7 +120,7 @@ class Checkpoints:
         """The newest checkpoint whose files are whole; damaged ones are skipped with a warning. Leftovers of a kill are removed."""
         for leftover in self._run.checkpoints.glob(f"{_ASIDE}*"):
             shutil.rmtree(leftover, ignore_errors=True)
-        for directory in reversed(self._finished()):
+        for directory in reversed(finished(self._run.checkpoints)):
             problem = damage(directory)
             if problem:
                 warn(f"checkpoint {directory.name} is damaged and was skipped: {problem}")
@@ -133,38 +128,16 @@ class Checkpoints:
             return load(directory)
         return None
 
-    def _finished(self) -> list[Path]:
-        if not self._run.checkpoints.is_dir():
-            return []
-        return sorted(p for p in self._run.checkpoints.iterdir() if p.name.isdigit() and (p / MARKER).is_file())
-
     def _prune(self, newest: int) -> None:
         """Keep the newest `keep_last`, every `keep_every`-th, and nothing beyond the newest (left by an older attempt)."""
-        finished = [p for p in self._finished() if int(p.name) <= newest]
+        there = [p for p in finished(self._run.checkpoints) if int(p.name) <= newest]
         every = self._config.keep_every
-        kept = {p.name for p in finished[-self._config.keep_last :]}
-        kept |= {p.name for p in finished if every and int(p.name) % every == 0}
+        kept = {p.name for p in there[-self._config.keep_last :]}
+        kept |= {p.name for p in there if every and int(p.name) % every == 0}
         for directory in self._run.checkpoints.iterdir():
             if directory.name.isdigit() and directory.name not in kept:
                 (directory / MARKER).unlink(missing_ok=True)
                 shutil.rmtree(directory, ignore_errors=True)
-
-
-def damage(directory: Path) -> str:
-    """What is wrong with a finished checkpoint, "" when every file has the recorded size and checksum."""
-    try:
-        marker = json.loads((directory / MARKER).read_bytes())
-        if marker["format"] != CHECKPOINT_FORMAT:
-            return f"format {marker['format']}, this version reads {CHECKPOINT_FORMAT}"
-        for name, expected in marker["files"].items():
-            path = directory / name
-            if not path.is_file():
-                return f"{name} is missing"
-            if path.stat().st_size != expected["bytes"] or _digest(path) != expected["sha256"]:
-                return f"{name} does not have the recorded content"
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        return f"its {MARKER} marker is unreadable ({error})"
-    return ""
 
 
 def load(directory: Path) -> Loaded:
@@ -188,23 +161,3 @@ def _write_state(directory: Path, state: Mapping[str, Any]) -> None:
     save_file(tensors, directory / "waiting.safetensors")
     text = json.dumps({**state, "waiting": waiting}, allow_nan=False, ensure_ascii=True, indent=1)
     (directory / "state.json").write_text(text, encoding="ascii")
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _digest_and_sync(path: Path) -> dict[str, Any]:
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-        os.fsync(file.fileno())
-    return {"bytes": path.stat().st_size, "sha256": digest}
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -37,6 +37,7 @@ class RunStarted(Payload):
     engine: dict[str, Any]  # device, threads, dtype, parameters, sampler, learner
     versions: dict[str, str]
     sandbox_tier: str
+    forked_from: dict[str, Any] | None = None  # run, checkpoint and changed settings of the run this one is a fork of
 
 
 class RunStateChanged(Payload):

@@ -18,22 +18,32 @@ from typing import Any
 
 from sandbox import GuessRule, Limits, Sandbox, SandboxUnavailable
 from trainer.checkpoint import Checkpoints, Loaded
-from trainer.config import FORMAT_VERSION, RunConfig
+from trainer.config import RunConfig
 from trainer.control import Control, StopRequest
 from trainer.corpus import load_corpus
+from trainer.creation import create as create
+from trainer.creation import forked_from, read_config
 from trainer.draw import admit_pool
 from trainer.errors import Cancelled, InfrastructureError, TrainerError, UserError
-from trainer.eventlog import EventLog, attempts, disk_error, read_events, repair
-from trainer.events import CheckpointSaved, CorpusLoaded, RunStarted, RunStateChanged, Warned
+from trainer.eventlog import EventLog, attempts, read_events, repair
+from trainer.events import (
+    KINDS,
+    CheckpointSaved,
+    CorpusLoaded,
+    EnvironmentStateChanged,
+    EnvironmentWeighted,
+    RunStarted,
+    RunStateChanged,
+    Warned,
+)
 from trainer.exit_codes import EXIT_CODES
 from trainer.fixed_pool import load_pool
 from trainer.learn.engine import Learner
 from trainer.loop import run_rollouts
 from trainer.meter import Meter
 from trainer.policy import Policy
-from trainer.presets import validated
 from trainer.prompts.sets import prompt_set
-from trainer.provenance import commit, hardware, versions
+from trainer.provenance import versions
 from trainer.rollout.engine import Sampler
 from trainer.rollout.pool import EnvironmentPool
 from trainer.rollout.tokens import ChatFormat
@@ -56,43 +66,6 @@ class Engines:
 
 OpenEngines = Callable[[RunConfig, Mapping[str, Any]], Engines]
 """Opens the engines of the run's own model; the mapping holds what an earlier attempt measured (threads)."""
-
-
-def create(root: Path, config: RunConfig) -> RunDirectory:
-    """Make the run directory with its frozen settings. Raises `UserError` when it already holds another run."""
-    run = RunDirectory(root)
-    if run.config.exists():
-        raise UserError(f"{root} already holds a run; give another directory, or resume it")
-    if root.exists() and any(p.name not in (run.control.name, run.log.name) for p in root.iterdir()):
-        raise UserError(f"{root} is not empty; give a new directory")
-    values = {
-        "config": config.model_dump(mode="json"),
-        "format_version": FORMAT_VERSION,
-        "commit": commit(),
-        "versions": versions(),
-        "hardware": hardware(),
-    }
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-        aside = run.config.with_suffix(".part")
-        aside.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
-        aside.rename(run.config)
-    except OSError as error:
-        raise disk_error(error, str(run.config)) from error
-    return run
-
-
-def read_config(run: RunDirectory) -> RunConfig:
-    """The frozen settings of a run directory. Raises `UserError` when they are missing or not readable."""
-    try:
-        values = json.loads(run.config.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise UserError(f"{run.root} holds no config.json: it is no run directory") from error
-    except (OSError, ValueError) as error:
-        raise UserError(f"{run.config} is not readable: {error}") from error
-    if not isinstance(values, dict) or not isinstance(values.get("config"), dict):
-        raise UserError(f'{run.config} has no "config" object')
-    return validated(values["config"], where=str(run.config))
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +121,7 @@ def _do(this: _Attempt, open_engines: OpenEngines) -> None:
     with ExitStack() as stack:
         pool = open_pool(this.config)
         stack.callback(pool.close)
-        engines = open_engines(this.config, state.engine)
+        engines = open_engines(_with_start_model(this.run, this.config), state.engine)
         stack.callback(engines.learner.close)
         stack.callback(engines.sampler.close)
         if this.loaded is not None:
@@ -158,6 +131,13 @@ def _do(this: _Attempt, open_engines: OpenEngines) -> None:
         _announce(session, this)
         admit_pool(session)
         _run(session)
+
+
+def _with_start_model(run: RunDirectory, config: RunConfig) -> RunConfig:
+    """A fork starts from its own copy of the source's weights, wherever the source's model was."""
+    if not run.start.is_dir():
+        return config
+    return config.model_copy(update={"model": config.model.model_copy(update={"path": str(run.start)})})
 
 
 def _run(session: Session) -> None:
@@ -193,13 +173,14 @@ def _session(this: _Attempt, state: TrainingState, engines: Engines, pool: Envir
 
 def _announce(session: Session, this: _Attempt) -> None:
     """First events of an attempt: who runs, from where, on what; then what was odd about the checkpoint or the corpus."""
-    log, loaded = this.log, this.loaded
+    log, loaded, origin = this.log, this.loaded, forked_from(this.run)
     log.emit(
         RunStarted(
             attempt=this.number,
             start_rollout=session.state.next_rollout,
             total_rollouts=session.config.schedule.rollouts,
             checkpoint=loaded.name if loaded else None,
+            forked_from={name: origin[name] for name in ("run", "checkpoint", "changed")} if origin else None,
             pid=os.getpid(),
             engine={
                 "sampler": dict(session.policy.sampler.describe()),
@@ -216,10 +197,27 @@ def _announce(session: Session, this: _Attempt) -> None:
     if session.state.corpus is not None:
         corpus = session.state.corpus
         log.emit(CorpusLoaded(source=corpus.source, documents=len(corpus.documents), skipped=corpus.skipped))
+    if loaded is not None and origin and loaded.name == origin["checkpoint"]:
+        _report_inherited(session, loaded.next_rollout)
     if loaded is not None and not _was_reported(this.run, this.number, loaded.name):
         size = sum(p.stat().st_size for p in loaded.model_directory.parent.rglob("*") if p.is_file())
         log.emit(CheckpointSaved(name=loaded.name, next_rollout=loaded.next_rollout, bytes=size, elapsed_s=0.0))
     log.sync()
+
+
+def _report_inherited(session: Session, rollout: int) -> None:
+    """Tell what a fork took over as if it had just happened, in every attempt that begins where the fork does."""
+    session.log.enter_rollout(rollout)
+    for line in session.run.inherited.read_text(encoding="ascii").splitlines():
+        told = json.loads(line)
+        session.log.emit(KINDS[told["kind"]].model_validate(told["payload"]))
+    state = session.state
+    for key, reason in state.barred.items():
+        session.log.emit(EnvironmentStateChanged(environment=key, state="barred", reason=reason))
+    for key, reason in state.quarantined.items():
+        session.log.emit(EnvironmentStateChanged(environment=key, state="quarantined", reason=reason))
+    for key, weight in state.weights.items():
+        session.log.emit(EnvironmentWeighted(environment=key, weight=weight))
 
 
 def _was_reported(run: RunDirectory, number: int, name: str) -> bool:

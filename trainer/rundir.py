@@ -6,6 +6,7 @@
       attempts/<k>/events/<rollout>.jsonl
       tensors/<rollout>.safetensors
       environments/<key>/       code.py, hint.txt, provenance.json, candidates/
+      start/, inherited.jsonl   only in a fork (`trainer/fork.py`)
       checkpoints/<rollout>/    COMPLETE written last; model/ is a Hugging Face directory, state/ the rest
 """
 
@@ -53,6 +54,16 @@ class RunDirectory:
 
     def environment(self, key: str) -> Path:
         return self.root / "environments" / key
+
+    @property
+    def start(self) -> Path:
+        """Only in a fork: the weights it starts from, a Hugging Face directory."""
+        return self.root / "start"
+
+    @property
+    def inherited(self) -> Path:
+        """Only in a fork: events about what it took over."""
+        return self.root / "inherited.jsonl"
 
     @property
     def checkpoints(self) -> Path:

@@ -91,7 +91,7 @@ def test_an_unknown_preset_names_the_known_ones() -> None:
 def test_the_settings_model_and_presets_import_without_torch_and_django() -> None:
     code = (
         "import sys, trainer.config, trainer.events, trainer.errors, trainer.rundir, trainer.presets, trainer.metrics, "
-        "trainer.corpus, trainer.regret; trainer.presets.load_preset('demo'); "
+        "trainer.corpus, trainer.regret, trainer.fork; trainer.presets.load_preset('demo'); "
         "print([m for m in ('torch', 'transformers', 'django', 'vllm') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)

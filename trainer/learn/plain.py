@@ -269,7 +269,9 @@ class PlainLearner(Learner):
                 f"The optimiser state beside {model_directory} does not fit the model: {error}"
             ) from error
         for group in self._optimizer.param_groups:
-            group["lr"] = self._optim.learning_rate
+            # The state holds the settings it was saved with; a fork may have others.
+            group["lr"], group["weight_decay"] = self._optim.learning_rate, self._optim.weight_decay
+            group["betas"] = (self._optim.beta1, self._optim.beta2)
         self._generator.set_state(state["generator"])
         self._updates = int(state["updates"])
 
