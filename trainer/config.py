@@ -116,6 +116,16 @@ class PoolConfig(Section):
         "empty: the designer writes them.",
     )
     seed: int = setting(42, "Seed of the order in which they are drawn, without replacement.", ge=0)
+    adaptive: bool = setting(
+        False,
+        "Draw each environment at a difficulty of its own sliding window, as RLVE does; lines carry name and difficulty.",
+    )
+    adaptive_accuracy: float = setting(0.9, "Share of won plays at which a window moves up.", gt=0, le=1)
+    adaptive_episodes: int = setting(
+        128, "Plays at a window's upper end before it may move.", unit="episodes", ge=1, le=100_000
+    )
+    adaptive_width: int = setting(4, "Difficulties in a window at most.", ge=1, le=1000)
+    hardest: int = setting(20, "Highest difficulty a window reaches.", ge=0, le=1000)
 
 
 class RewardConfig(Section):
@@ -260,6 +270,7 @@ class RunConfig(Section):
             ("agent.max_tokens does not fit model.context_tokens", self.agent.max_tokens >= self.model.context_tokens),
             ("hint.max_tokens does not fit model.context_tokens", self.hint.max_tokens >= self.model.context_tokens),
             ("reward.gamma_fast must be above reward.gamma_slow", self.reward.gamma_fast <= self.reward.gamma_slow),
+            ("pool.adaptive is on but pool.path names no pool", self.pool.adaptive and not self.pool.path),
             ("pool.path is set but designer.train is on: nobody designs, so there is no design to train",
              bool(self.pool.path) and self.designer.train),
             ("schedule.hinted_plays is 0 but reward.variant needs regret",

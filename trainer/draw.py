@@ -7,7 +7,7 @@ from trainer.artifacts import write_frozen
 from trainer.designer import Designed
 from trainer.errors import UserError
 from trainer.events import EnvironmentAdded, Warned
-from trainer.fixed_pool import FixedPool, FrozenEnvironment
+from trainer.fixed_pool import FixedPool, FrozenEnvironment, candidate_of
 from trainer.session import Session
 from trainer.state import Environment
 
@@ -52,7 +52,7 @@ def _drawn(session: Session, pool: FixedPool, rollout: int, slot: int, frozen: F
     report = session.admitted[frozen.id]
     environment = Environment(
         key=f"r{rollout:04d}-s{slot:02d}",
-        candidate=f"pool/{frozen.id}",
+        candidate=candidate_of(frozen),
         slot=slot,
         skill=frozen.skill,
         class_name=report.class_name or "",

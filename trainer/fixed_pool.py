@@ -17,8 +17,9 @@ from typing import Any
 from trainer.config import PoolConfig
 from trainer.errors import UserError
 
-BUILTIN_POOLS = {"builtin:demo": Path(__file__).parent / "pools" / "demo.jsonl"}
+BUILTIN_POOLS = {f"builtin:{name}": Path(__file__).parent / "pools" / f"{name}.jsonl" for name in ("demo", "ladder")}
 UNKNOWN_SKILL = "unknown"
+_CANDIDATE = "pool/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,8 @@ class FrozenEnvironment:
     code: str
     hint: str | None = None
     document: str | None = None
+    name: str = ""  # with difficulty: for adaptive pools (`adaptive_pool.py`)
+    difficulty: int = 0
 
 
 class FixedPool:
@@ -48,7 +51,7 @@ class FixedPool:
     @property
     def digest(self) -> str:
         """Hash of everything that is played or shown, independent of the order of the lines."""
-        lines = [[e.id, e.skill, e.code, e.hint] for _, e in sorted(self.environments.items())]
+        lines = [[e.id, e.skill, e.code, e.hint, e.name, e.difficulty] for _, e in sorted(self.environments.items())]
         return hashlib.sha256(json.dumps(lines, ensure_ascii=True).encode("ascii")).hexdigest()[:16]
 
     def reject(self, reasons: Mapping[str, str]) -> None:
@@ -67,6 +70,9 @@ class FixedPool:
             if chosen in left and chosen not in drawn:
                 drawn.append(chosen)
         return [self.environments[chosen] for chosen in drawn]
+
+    def observe(self, identifier: str, rewards: Sequence[float]) -> None:
+        """What the unhinted plays of one environment returned in a rollout. The order of a fixed pool does not depend on it."""
 
     def state(self) -> dict[str, Any]:
         version, internal, gauss = self._rng.getstate()
@@ -94,6 +100,16 @@ class FixedPool:
         return order
 
 
+def candidate_of(environment: FrozenEnvironment) -> str:
+    """What stands for the candidate key of an environment that came from a pool."""
+    return f"{_CANDIDATE}{environment.id}"
+
+
+def frozen_id(candidate: str) -> str:
+    """The id in the pool of such a candidate key."""
+    return candidate.removeprefix(_CANDIDATE)
+
+
 def pool_path(path: str) -> Path:
     """The file or folder a setting names. Raises `UserError` for an unknown built-in pool or a path that is not there."""
     if path.startswith("builtin:") and path not in BUILTIN_POOLS:
@@ -106,6 +122,8 @@ def pool_path(path: str) -> Path:
 
 def load_pool(config: PoolConfig) -> FixedPool | None:
     """Read the configured pool; None when there is none. Raises `UserError` when it is missing, broken or empty."""
+    from trainer.adaptive_pool import AdaptivePool
+
     if not config.path:
         return None
     environments = read_environments(pool_path(config.path), config.path)
@@ -113,7 +131,11 @@ def load_pool(config: PoolConfig) -> FixedPool | None:
         raise UserError(
             f'pool.path: {config.path} holds no environment; every line needs an object with text under "code"'
         )
-    return FixedPool(environments, source=config.path, seed=config.seed)
+    if not config.adaptive:
+        return FixedPool(environments, source=config.path, seed=config.seed)
+    if nameless := [environment.id for environment in environments if not environment.name]:
+        raise UserError(f'pool.adaptive: {nameless[0]} in {config.path} has no "name"; lines need name and difficulty')
+    return AdaptivePool(environments, source=config.path, config=config)
 
 
 def read_environments(path: Path, name: str) -> list[FrozenEnvironment]:
@@ -154,4 +176,8 @@ def _environment(record: Mapping[str, Any], fallback: str, where: str, taken: Co
     if identifier in taken:
         raise UserError(f"pool.path: {where}: the id {identifier!r} is there twice")
     texts = {key: value for key in ("hint", "document") if isinstance(value := record.get(key), str) and value.strip()}
-    return FrozenEnvironment(identifier, str(record.get("skill") or UNKNOWN_SKILL), code, **texts)
+    difficulty = record.get("difficulty", 0)
+    if isinstance(difficulty, bool) or not isinstance(difficulty, int) or difficulty < 0:
+        raise UserError(f"pool.path: {where}: difficulty must be a whole number from 0, not {difficulty!r}")
+    skill, name = str(record.get("skill") or UNKNOWN_SKILL), str(record.get("name") or "")
+    return FrozenEnvironment(identifier, skill, code, name=name, difficulty=difficulty, **texts)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from trainer.events import MemoryAdded, MemoryRemoved, RegretMeasured
+from trainer.fixed_pool import frozen_id
 from trainer.memory import MemoryRecord
 from trainer.regret import measure_regret, success_share
 from trainer.rollout.play import Episode
@@ -17,11 +18,13 @@ _STATES: dict[HintState, RegretState] = {"ok": "ok", "leaky": "leaky", "none": "
 
 
 def collect_returns(session: Session, episodes: Sequence[Episode], offset: int) -> None:
-    """Add this rollout's unhinted returns to the window of each environment (faults have none)."""
+    """Add this rollout's unhinted returns to the window of each environment (faults have none), and tell a pool about them."""
     for environment in session.state.environments:
         sample = session.state.sample_of(environment.key)
         if sample is not None:
             sample.window[offset] = returns(episodes, environment, "unhinted")
+        if session.state.pool is not None:
+            session.state.pool.observe(frozen_id(environment.candidate), returns(episodes, environment, "unhinted"))
     session.state.count(episodes=len(episodes))
 
 

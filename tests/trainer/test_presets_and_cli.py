@@ -63,6 +63,7 @@ def test_the_ablations_differ_from_their_base_by_their_point_only() -> None:
     for name, changed in {
         "no-corpus": {"corpus"}, "no-memory": {"memory"}, "frozen-designer": {"designer", "memory"},
         "learning-potential": {"reward"}, "solve-rate": {"reward"}, "two-skills": {"schedule"}, "fixed-pool": {"pool", "designer"},
+        "rlve": {"pool", "designer", "schedule", "reward", "agent"},
     }.items():  # fmt: skip
         ablation = load_preset(f"games-30b-a3b-{name}").model_dump()
         assert {k for k in base if ablation[k] != base[k]} == changed | {"preset", "description"}

@@ -1,4 +1,4 @@
-"""`python -m trainer experiments run|report|evaluate|sets`: the comparison of section "Proof of learning"."""
+"""`python -m trainer experiments run|report|evaluate|sets|ladder`: the comparison of section "Proof of learning"."""
 
 from __future__ import annotations
 
@@ -49,6 +49,8 @@ def _parser() -> argparse.ArgumentParser:
         "sets", help="draw the two sets again from their seed (they are stored: no comparison needs this)"
     )
     sets.set_defaults(command=_sets)
+    ladder = commands.add_parser("ladder", help="draw the pool of the RLVE-like baseline again (it is stored)")
+    ladder.set_defaults(command=_ladder)
     return parser
 
 
@@ -99,6 +101,13 @@ def _sets(_options: argparse.Namespace) -> int:
     with Sandbox() as sandbox:
         for name in SET_NAMES:
             print(f"{write_set(name, draw_set(name, sandbox))} written")
+    return 0
+
+
+def _ladder(_options: argparse.Namespace) -> int:
+    from trainer.experiments.ladder import write_ladder
+
+    print(f"{write_ladder()} environments written")
     return 0
 
 
