@@ -134,6 +134,10 @@
     if (target instanceof HTMLInputElement) return !/^(checkbox|radio|button|submit)$/.test(target.type);
     return target instanceof HTMLElement && (target.isContentEditable || /^(TEXTAREA|SELECT)$/.test(target.tagName));
   }
+  // Enter on something that Enter itself opens or presses is not a shortcut.
+  function isPressedBy(key, target) {
+    return key === "Enter" && target instanceof Element && target.closest("a, button, summary") !== null;
+  }
   function pressed(key) {
     for (const element of document.querySelectorAll("[data-key]")) {
       if (element.dataset.key.split(" ").join("") === key && !element.disabled && element.getClientRects().length) return element;
@@ -150,7 +154,7 @@
       return nextTheme();
     }
     if (event.key === "Escape") return closeMenus(null);
-    if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target) || document.querySelector("dialog[open]")) return undefined;
+    if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target) || isPressedBy(event.key, event.target) || document.querySelector("dialog[open]")) return undefined;
     if (event.key === "?") {
       event.preventDefault();
       return openKeys();

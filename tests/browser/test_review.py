@@ -1,4 +1,4 @@
-"""Reviewing in a real browser: flags placed by keyboard at their place, and what the trainer answers shown without a reload."""
+"""Reviewing in a real browser: flags placed where they point, the trainer's answer shown live, queues worked by keyboard alone."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.processes import elsewhere
+from tests.browser.test_every_page import serious
 from tests.review.kinds import seed_kinds
 from tests.review.trainer import answer_command
 
@@ -83,3 +84,112 @@ def test_a_turn_is_flagged_at_its_own_button_and_marked_in_the_transcript(
     dialog.get_by_role("button", name="Flag", exact=True).click()
     expect(page.locator("#t2 .flag-mark")).to_have_text("answer leaked in observation")
     expect(page.locator(".flag-effect")).to_contain_text("down-weight to 0.5")
+
+
+@pytest.fixture
+def queue(synthetic: Callable[..., Any]) -> Any:
+    """A queue of every environment of a run."""
+    from webapp.accounts.models import User
+    from webapp.review import services_queues
+    from webapp.review.services_queues import Rules
+
+    made = synthetic()
+    made.begin(4)
+    rules = Rules(signals=(), threshold=0.0)
+    queue = services_queues.create_queue(actor=User.objects.get(), run_id=made.run.pk, name="everything", rules=rules)
+    services_queues.fill_queue(queue_id=queue.pk)
+    return queue
+
+
+def test_a_queue_is_worked_through_by_keyboard_alone(page: Any, queue: Any, patience: int) -> None:
+    from webapp.review.models import Review
+
+    expect.set_options(timeout=min(patience, 60_000))
+    page.goto(f"/review/queues/{queue.pk}/")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/review/items/**")
+    first = page.url
+    page.keyboard.press("?")
+    sheet = page.locator("#keys")
+    for words in (
+        "fine",
+        "answer leaked in observation",
+        "commit, next item",
+        "skip",
+        "quarantine, on and off",
+        "comment",
+    ):
+        expect(sheet.get_by_text(words, exact=True)).to_be_visible()
+    page.keyboard.press("Escape")
+
+    page.keyboard.press(
+        "2"
+    )  # reward without solving: nothing has been flagged yet, so the kinds stand in their own order
+    page.keyboard.press("p")
+    page.keyboard.press("x")
+    expect(page.get_by_label("Effect")).to_have_value("quarantine")
+    page.keyboard.press("x")
+    expect(page.get_by_label("Effect")).to_have_value("note")
+    page.keyboard.press("c")
+    page.keyboard.type("2 wins it s u")  # keys are off while one types
+    page.keyboard.press("Control+Enter")
+    page.wait_for_url(lambda url: url != first)
+    given = Review.objects.exclude(given_at=None).get()
+    assert (given.kind.key, given.get_severity_display(), given.comment) == ("shortcut", "critical", "2 wins it s u")
+    assert given.flag is not None
+
+    second = page.url
+    page.keyboard.press("s")
+    page.wait_for_url(lambda url: url != second)
+    third = page.url
+    page.keyboard.press("0")
+    expect(page.get_by_label("Effect")).to_be_disabled()
+    page.keyboard.press("Enter")
+    page.wait_for_url(lambda url: url != third)
+    page.keyboard.press("u")
+    page.wait_for_url(third)
+    page.keyboard.press("m")
+    expect(page.get_by_text("unreadable")).to_be_visible()
+    assert Review.objects.exclude(given_at=None).count() == 1
+
+
+def test_many_items_are_labelled_by_keyboard(page: Any, queue: Any, patience: int) -> None:
+    from webapp.review.models import Review
+
+    expect.set_options(timeout=min(patience, 60_000))
+    page.goto(f"/review/queues/{queue.pk}/")
+    expect(page.locator("[data-bulk]")).to_be_hidden()
+    page.keyboard.press("a")
+    total = queue.items.count()
+    expect(page.locator("[data-bulk-count]")).to_have_text(str(total))
+    page.keyboard.press("c")
+    page.keyboard.type("looked at them all")
+    page.get_by_label("Comment for all ticked").blur()
+    page.keyboard.press("b")
+    expect(page.get_by_text(f"{total} items labelled.")).to_be_visible()
+    assert set(Review.objects.values_list("comment", flat=True)) == {"looked at them all"}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_queue_pages_are_clean_and_accessible(scheme: str, page: Any, queue: Any) -> None:
+    page.emulate_media(color_scheme=scheme)
+    found: dict[str, list[str]] = {}
+    item = queue.items.order_by("-score", "id").first()
+    for address in (
+        "/review/queues/",
+        "/review/queues/new/",
+        f"/review/queues/{queue.pk}/",
+        f"/review/items/{item.pk}/",
+    ):
+        page.goto(address)
+        page.wait_for_load_state("networkidle")
+        if address.startswith("/review/items/"):
+            page.keyboard.press("Enter")  # reserve it, so that the label form is there
+            page.get_by_text("What is it?").wait_for()
+        for width in (1280, 820):
+            page.set_viewport_size({"width": width, "height": 900})
+            if page.evaluate("() => document.documentElement.scrollWidth - innerWidth") > 0:
+                found.setdefault(address, []).append(f"scrolls sideways at {width}")
+        if problems := serious(page):
+            found.setdefault(address, []).extend(problems)
+    assert found == {}

@@ -1,4 +1,4 @@
-"""Flags, what they do to a run, and the kinds of flags. Writes go through ``services.py`` and ``services_kinds.py``."""
+"""Flags, what they do to a run, kinds of flags; queues and the labels given in them. Writes go through the ``services`` files."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from django.db.models import F, Q
 from webapp.environments.models import Environment
 from webapp.episodes.models import Episode
 from webapp.runs.models import Command, Run
+
+FINE = "fine"  # the label of a review that found nothing wrong
 
 
 class FlagKind(models.Model):
@@ -145,3 +147,94 @@ class Flag(models.Model):
     def turn_number(self) -> int | None:
         """The turn as people count, from 1."""
         return None if self.turn is None else self.turn + 1
+
+
+class Queue(models.Model):
+    """Environments of one run that people are to judge, the most suspicious first."""
+
+    name = models.CharField(max_length=120)
+    run = models.ForeignKey(Run, models.CASCADE, related_name="queues")
+    signals = models.JSONField(default=list)  # keys of signals.SIGNALS that count; empty: every environment is an item
+    threshold = models.FloatField(default=0.0)  # least suspicion of an item
+    skill = models.TextField(blank=True, default="")  # only environments of this skill; empty: all
+    reviewers_per_item = models.PositiveSmallIntegerField(default=1)
+    blind = models.BooleanField(default=True)  # others' labels stay hidden until one's own is given
+    reservation_minutes = models.PositiveSmallIntegerField(default=15)
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+    closed_at = models.DateTimeField(null=True)
+
+    # How far the rules have looked.
+    scanned_through = models.IntegerField(default=-1)  # newest rollout whose environments were looked at
+    scanned_attempt = models.IntegerField(default=0)
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def hides_labels(self) -> bool:
+        """Blind, with somebody to be blind to."""
+        return self.blind and self.reviewers_per_item > 1
+
+
+class QueueItem(models.Model):
+    """One environment in a queue, with why it is there. It is done when each of its reviews is given."""
+
+    queue = models.ForeignKey(Queue, models.CASCADE, related_name="items")
+    environment = models.ForeignKey(Environment, models.CASCADE, related_name="queue_items")
+    score = models.FloatField()  # suspicion when it was added
+    reasons = models.JSONField(default=list)  # signals.Reason, the heaviest first; empty: added by hand
+    added_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")  # None: a rule
+    added_at = models.DateTimeField(auto_now_add=True)
+    completed_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=["queue", "environment"], name="item_once"),)
+        indexes = (models.Index(fields=["queue", "-score", "id"], name="item_order"),)
+
+    def __str__(self) -> str:
+        return f"{self.environment} in {self.queue}"
+
+
+class Review(models.Model):
+    """One of an item's places for a label: open, reserved for somebody until a time, or given.
+
+    A place is taken by a conditional update that must change exactly one row; nobody can hold two places of one item.
+    """
+
+    item = models.ForeignKey(QueueItem, models.CASCADE, related_name="reviews")
+    place = models.PositiveSmallIntegerField()  # 0 … reviewers_per_item − 1
+    reviewer = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="reviews")
+    reserved_until = models.DateTimeField(null=True)
+    given_at = models.DateTimeField(null=True)
+    kind = models.ForeignKey(FlagKind, models.PROTECT, null=True, related_name="reviews")  # None, once given: fine
+    severity = models.IntegerField(choices=Flag.Severity.choices, default=Flag.Severity.MAJOR)
+    comment = models.TextField(blank=True, default="")
+    wish = models.TextField(choices=Flag.WISHES, default=Flag.NOTE)
+    weight = models.FloatField(null=True)
+    flag = models.OneToOneField(Flag, models.SET_NULL, null=True, related_name="review")
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=["item", "place"], name="review_place_once"),
+            models.UniqueConstraint(
+                fields=["item", "reviewer"], condition=Q(reviewer__isnull=False), name="review_reviewer_once"
+            ),
+        )
+        indexes = (models.Index(fields=["reviewer", "-given_at"], name="review_of_person"),)
+
+    @property
+    def label(self) -> str:
+        """The kind's key, or "fine". Only of a given one."""
+        return self.kind.key if self.kind is not None else FINE
+
+
+class Skip(models.Model):
+    """Somebody passed an item over; it is not offered to them again until they ask."""
+
+    item = models.ForeignKey(QueueItem, models.CASCADE, related_name="skips")
+    reviewer = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+")
+    at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=["item", "reviewer"], name="skip_once"),)

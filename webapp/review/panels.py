@@ -15,6 +15,7 @@ from webapp.episodes.models import Episode
 from webapp.review.effects import is_read_by_a_trainer
 from webapp.review.models import Flag
 from webapp.review.selectors import flags_of_environment, flags_of_episode, offered_kinds
+from webapp.review.selectors_queues import queues_of_run
 from webapp.review.services import EFFECT_ROLE, may_reach_trainer
 
 
@@ -26,7 +27,11 @@ def environment_button(request: HttpRequest, environment: Environment) -> SafeSt
 def environment_flags(request: HttpRequest, environment: Environment) -> SafeString:
     """The environment's flags, and the dialog to place one."""
     subjects = [Flag.Subject.ENVIRONMENT, *([Flag.Subject.HINT] if environment.hint_text else []), Flag.Subject.LINES]
-    context = {**list_context(request, environment, None), **_dialog(request, environment, subjects), "episode": None}
+    context = {
+        **list_context(request, environment, None),
+        **_dialog(request, environment, subjects),
+        "queues": queues_of_run(run_id=environment.run_id),
+    }
     return render_to_string("review/_panel.html", context, request=request)
 
 

@@ -66,7 +66,7 @@ def place_flag(
         raise ReviewRefused("This kind of flag does not exist or was retired; choose another.")
     pointer, wish = pointer or Pointer(), wish or Wish()
     _check_pointer(environment, subject, pointer)
-    _check_wish(wish)
+    check_wish(wish)
     flag = Flag.objects.create(
         run_id=environment.run_id,
         environment=environment,
@@ -210,7 +210,8 @@ def _check_episode(environment: Environment, pointer: Pointer) -> None:
         raise ReviewRefused(f"That episode has turns 1 to {episode.turns}." if episode.turns else "It has no turns.")
 
 
-def _check_wish(wish: Wish) -> None:
+def check_wish(wish: Wish) -> None:
+    """Whether the wish can be had at all. Raises ReviewRefused."""
     if wish.act != Flag.NOTE and wish.act not in Act.values:
         raise ReviewRefused("That is not an effect a flag can have.")
     if wish.act == Act.DOWN_WEIGHT and (wish.weight is None or not 0 < wish.weight < 1):
