@@ -167,6 +167,8 @@ class SandboxHost:
         gather = Gather(len(found))
         for place, (version, (_, seed, max_turns)) in enumerate(zip(found, requests, strict=True)):
             version.submit(["reset", version.new_episode_number(), seed, max_turns], gather, place)
+        for version in dict.fromkeys(found):
+            version.pump()
         try:
             return await gather.answers()
         except BaseException:
@@ -195,6 +197,8 @@ class SandboxHost:
             else:
                 record.busy = False
                 gather.put(place, record.fault)
+        for version in {version.number: version for version, _, _, _ in claimed}.values():
+            version.pump()
         return await gather.answers()
 
     @staticmethod
@@ -224,17 +228,23 @@ class SandboxHost:
 
     async def _one(self, environment: EnvironmentHandle, item: list[Any]) -> Any:
         gather = Gather(1)
-        self._version(environment.number).submit(item, gather)
+        version = self._version(environment.number)
+        version.submit(item, gather)
+        version.pump()
         return (await gather.answers())[0]
 
     async def end_many(self, episodes: Sequence[EpisodeHandle]) -> None:
         """Forget episodes; unknown ones are ignored. Does not wait for the worker."""
+        touched: dict[int, Version] = {}
         for episode in episodes:
             version = self._versions.get(episode.environment)
             if version is None or version.closed or version.episodes.pop(episode.number, None) is None:
                 continue
             if version.worker is not None:
                 version.submit(["end", episode.number])
+                touched[version.number] = version
+        for version in touched.values():
+            version.pump()
 
     async def examine(self, source: str, kind: str, seeds: Sequence[int], guess: GuessRule) -> Report:
         """The gates `parse` to `solvable` (see `sandbox.gates`)."""

@@ -88,21 +88,19 @@ class Version:
         self._queue: deque[Job] = deque()
         self._flight: list[Job] = []
         self._carrier: WorkerLink | None = None
-        self._pumping = False
         self._repair: asyncio.Task[None] | None = None
         self._next_episode = 0
 
     # --- calls ------------------------------------------------------------------------------------------------------
 
     def submit(self, item: list[Any], gather: Gather | None = None, place: int = 0) -> None:
-        """Queue one call; `gather` gets a result, an `EnvironmentFault` value, or a failure. Raises `HostError` when closed."""
+        """Queue one call; `gather` gets a result, an `EnvironmentFault` value, or a failure. Raises `HostError` when closed.
+
+        Nothing is sent before `pump`, so that calls submitted together travel together.
+        """
         if self.closed:
             raise HostError("the environment handle is closed")
         self._queue.append(Job(item, gather, place))
-        if not self._pumping:
-            # Not at once: what else is submitted before the loop comes round travels in the same frame.
-            self._pumping = True
-            asyncio.get_running_loop().call_soon(self._pump)
 
     def new_episode_number(self) -> int:
         """A number never used before in this version."""
@@ -114,9 +112,11 @@ class Version:
         """True when its worker could be put to sleep without loss."""
         return not (self.episodes or self._queue or self._flight) and self._repair is None
 
-    def _pump(self) -> None:
-        """Send the next frame unless one is on its way; start or replace the worker first when there is none."""
-        self._pumping = False
+    def pump(self) -> None:
+        """Send the next frame unless one is on its way; start or replace the worker first when there is none.
+
+        While a frame is on its way, what is submitted gathers for the next one.
+        """
         if self._flight or self._repair is not None or not self._queue or self.closed:
             return
         if self.worker is not None and self.worker.usable:
@@ -147,7 +147,7 @@ class Version:
         for job, answer in zip(jobs, answers, strict=True):
             self._settle(job, self._judge(job.item, answer))
         if self._queue:
-            self._pump()
+            self.pump()
 
     async def _mend(self, jobs: Sequence[Job] = (), error: Exception | None = None) -> None:
         """Settle what a lost frame (`jobs`, `error`) means for its calls, then have a worker ready for what is queued."""
@@ -171,7 +171,7 @@ class Version:
             self._fail([*jobs, *self._take_queue()], failure)
         finally:
             self._repair = None
-        self._pump()
+        self.pump()
 
     def _take_queue(self) -> list[Job]:
         jobs = list(self._queue)

@@ -20,21 +20,26 @@ _SLICE_S = 0.2
 
 
 class InProcess:
-    """The same program in this process, without any boundary: the upper limit."""
+    """The same episodes in this process, without any boundary: the upper limit."""
 
-    def __init__(self, source: str, class_name: str, actions: Sequence[str]) -> None:
+    def __init__(self, case: Case, episodes: int) -> None:
         names = provided_names()
-        exec(compile(source, "<benchmark>", "exec"), names)  # noqa: S102 - our own two programs, never generated ones
-        self._instance = names[class_name]()
-        self._instance.reset(seed=1)
-        self._actions = actions
+        exec(compile(case.source, "<benchmark>", "exec"), names)  # noqa: S102 - our own two programs, never generated ones
+        self._instances = [names[case.class_name]() for _ in range(episodes)]
+        for seed, instance in enumerate(self._instances):
+            instance.reset(seed=seed)
+        self._actions = case.actions
+        self._turn = 0
 
     def rate(self, seconds: float) -> float:
-        """Steps per second."""
-        instance, steps, started = self._instance, 0, time.perf_counter()
+        """Steps per second, every episode one step in turn."""
+        steps, started = 0, time.perf_counter()
         while time.perf_counter() - started < seconds:
-            for _ in range(50):
-                for action in self._actions:
+            # A single episode steps too fast to look at the clock each time.
+            for _ in range(max(1, 300 // len(self._instances))):
+                action = self._actions[self._turn % len(self._actions)]
+                self._turn += 1
+                for instance in self._instances:
                     if instance.step(action)[2]:
                         instance.reset(seed=steps)
                     steps += 1
@@ -90,7 +95,7 @@ async def compare(
     host: SandboxHost, case: Case, versions: int, episodes: int, rounds: int
 ) -> tuple[float, float, float]:
     """(steps/s in process, steps/s sandboxed, median ratio), measured in turns so that both see the same machine."""
-    bare = InProcess(case.source, case.class_name, case.actions)
+    bare = InProcess(case, versions * episodes)
     handles = [await host.load(case.source) for _ in range(versions)]
     boxed = Sandboxed(host, handles, episodes, case.actions)
     await boxed.rate(_SLICE_S)
