@@ -6,23 +6,31 @@ Every method must be called on one event loop whose thread lives as long as the 
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import time
 from collections.abc import Sequence
 from typing import Any
 
+from sandbox import cgroup
 from sandbox.calls import Counters, Gather
+from sandbox.cgroup import ControlGroup
 from sandbox.errors import EnvironmentFault, HostError, SandboxUnavailable
 from sandbox.inside.modules import flavour_of
-from sandbox.isolation.tiers import TIERS
+from sandbox.isolation.tiers import TIERS, UNSANDBOXED
 from sandbox.limits import GuessRule, Limits
 from sandbox.results import EnvironmentHandle, EpisodeHandle, Opened, Report, Stepped
 from sandbox.version import EpisodeRecord, Version
 from sandbox.worker_link import WorkerLink
 from sandbox.zygote_link import ZygoteLink
 
+OVERRIDE = "SPADEWORK_SANDBOX_OVERRIDE"
+OVERRIDE_WORDS = "run-generated-code-without-isolation"
 REFUSAL = "generated code is not run on this machine: "
+_log = logging.getLogger("sandbox")
 _SEED_BITS = 63
 _ATTEMPTS = 3
+_SPARE_PROCESSES = 64
 _CLOSED = "the sandbox was closed"
 
 
@@ -31,7 +39,11 @@ class SandboxHost:
 
     def __init__(self, limits: Limits | None = None, minimum_tier: str = "sealed", *, only: bool = False) -> None:
         """`minimum_tier`: the weakest tier of `TIERS` the operator accepts (with `only`: the one to use); raises
-        `ValueError` for an unknown one."""
+        `ValueError` for an unknown one.
+
+        When no tier works and the operator has set the environment variable `OVERRIDE` to `OVERRIDE_WORDS`, code runs
+        without isolation, in tier `none`, after a critical log record. It does not override a stronger `minimum_tier`.
+        """
         if minimum_tier not in TIERS:
             raise ValueError(f"minimum_tier must be one of {', '.join(TIERS)}, not {minimum_tier!r}")
         self.limits = limits or Limits()
@@ -45,29 +57,41 @@ class SandboxHost:
         self._next_version = 0
         self._closing: set[asyncio.Task[None]] = set()
         self._closed = False
+        self._group: ControlGroup | None = None
+        self._may_override = not only and minimum_tier == TIERS[-1]
 
     async def start(self) -> None:
         """Find the strongest tier that passes its self-test; raises `SandboxUnavailable` when none does."""
+        self._group = cgroup.create(self.limits.total_memory_bytes, self.limits.max_workers + _SPARE_PROCESSES)
         complaints: list[str] = []
         for tier in self._tiers:
             try:
-                zygote = await ZygoteLink.start("plain", tier, self.limits)
-            except SandboxUnavailable as error:
-                complaints.append(str(error))
-                continue
-            try:
-                trial = await WorkerLink.start(zygote, self.limits)
+                await self._try_tier(tier)
             except (SandboxUnavailable, HostError) as error:
                 complaints.append(str(error))
-                await zygote.close(self.limits.close_s)
-                continue
-            await trial.close()
-            self._zygotes["plain"] = zygote
-            self.tier = tier
-            self.layers = zygote.layers
-            return
+            else:
+                return
         why = "; ".join(complaints)
+        if self._may_override and os.environ.get(OVERRIDE) == OVERRIDE_WORDS:
+            _log.critical(
+                "GENERATED CODE RUNS WITHOUT ISOLATION, because %s is set. No tier works here: %s", OVERRIDE, why
+            )
+            await self._try_tier(UNSANDBOXED)
+            return
         raise SandboxUnavailable(f"{REFUSAL}{why} (`python -m sandbox check` tells tier by tier)")
+
+    async def _try_tier(self, tier: str) -> None:
+        """Use this tier when a worker of it passes its self-test; raises `SandboxUnavailable` or `HostError`."""
+        zygote = await ZygoteLink.start("plain", tier, self.limits, self._group)
+        try:
+            trial = await WorkerLink.start(zygote, self.limits)
+        except BaseException:
+            await zygote.close(self.limits.close_s)
+            raise
+        await trial.close()
+        self._zygotes["plain"] = zygote
+        self.tier = tier
+        self.layers = zygote.layers
 
     # --- processes --------------------------------------------------------------------------------------------------
 
@@ -83,7 +107,7 @@ class SandboxHost:
             self._check_open()
             if not self.tier:
                 raise HostError("the sandbox host was not started; await start() first")
-            zygote = await ZygoteLink.start(flavour, self.tier, self.limits)
+            zygote = await ZygoteLink.start(flavour, self.tier, self.limits, self._group)
             self._zygotes[flavour] = zygote
             return zygote
 
@@ -302,6 +326,8 @@ class SandboxHost:
         zygotes, self._zygotes = list(self._zygotes.values()), {}
         for zygote in zygotes:
             await zygote.close(self.limits.close_s)
+        if self._group is not None:
+            self._group.remove()
 
     # --- checks -----------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, field
+
+
+def _most_of_memory() -> int:
+    """Three quarters of the machine's memory, in bytes."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 3 // 4
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,8 @@ class Limits:
     """Descriptors a worker may have open."""
     batch_items: int = 64
     """Calls gathered into one frame to one worker."""
+    total_memory_bytes: int = field(default_factory=_most_of_memory)
+    """Bytes of memory all workers may use together; holds where the host may make a control group."""
     max_workers: int = 256
     """Workers alive at once; idle versions without episodes are put to sleep to make room."""
     room_s: float = 30.0

@@ -7,7 +7,7 @@ import sys
 
 from sandbox.errors import HostError, SandboxUnavailable
 from sandbox.facade import Sandbox
-from sandbox.host import REFUSAL
+from sandbox.host import OVERRIDE, OVERRIDE_WORDS, REFUSAL
 from sandbox.isolation.tiers import TIERS
 from sandbox.limits import Limits
 
@@ -63,4 +63,7 @@ def check() -> tuple[bool, list[str]]:
         lines.append(f"chosen      {reached}: the strongest tier that passed every question of its self-test")
     else:
         lines.append("chosen      none: generated code is refused on this machine")
+        lines.append(
+            f"override    {OVERRIDE}={OVERRIDE_WORDS} runs it all the same, with this user's rights: never where secrets are"
+        )
     return bool(reached), lines

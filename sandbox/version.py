@@ -50,6 +50,8 @@ def fault_of_loss(lost: WorkerLost, hard_s: float) -> EnvironmentFault:
     kind: FaultKind
     if lost.cause == "timeout":
         kind, message = "timeout", f"did not end within {hard_s:g} s and did not react; the worker was killed"
+    elif lost.cause == "memory":
+        kind, message = "memory", "the workers together reached their memory limit, and the kernel ended this one"
     elif lost.cause == "protocol":
         kind, message = "contract", f"the worker sent something that is no valid reply: {lost.detail}"
     elif lost.status is None:
@@ -318,7 +320,10 @@ class Version:
             # Nothing inside can send SIGKILL: the machine or an operator did. Once is bad luck, thrice is a report.
             job.attempts += 1 if lost.from_outside else 0
             if job.attempts >= _ATTEMPTS:
-                self._fail([job], HostError(f"the worker was killed from outside {_ATTEMPTS} times during a call"))
+                self._fail(
+                    [job],
+                    HostError(f"the worker was killed from outside (out of memory?) {_ATTEMPTS} times during a call"),
+                )
             else:
                 again.append(job)
         self._queue.extendleft(reversed(again))

@@ -12,6 +12,7 @@ from time import perf_counter
 from typing import Any, Final
 
 from sandbox.errors import HostError, SandboxUnavailable
+from sandbox.isolation.tiers import UNSANDBOXED
 from sandbox.limits import Limits
 from sandbox.protocol import HEADER_BYTES, ProtocolError, body_length, decode_body, encode_frame
 from sandbox.zygote_link import ZygoteLink
@@ -32,7 +33,7 @@ AnswerHandler = Callable[[list[Any], Exception | None], None]
 
 
 class WorkerLost(Exception):
-    """The worker is gone, confirmed. `cause`: `timeout`, `ended` or `protocol`; `index`: the call it was in."""
+    """The worker is gone, confirmed. `cause`: `timeout`, `ended`, `memory` or `protocol`; `index`: the call it was in."""
 
     def __init__(self, cause: str, index: int, stage: str, status: int | None, detail: str = "") -> None:
         """`status`: exit code, negative for a signal, None when unknown."""
@@ -82,6 +83,8 @@ class WorkerLink:
         try:
             hello = await asyncio.wait_for(first, limits.spawn_s)
             answers = hello.get("self_test") if isinstance(hello, dict) else None
+            if zygote.tier == UNSANDBOXED and answers == {}:
+                return link
             if not isinstance(answers, dict) or not answers or set(answers.values()) != {"denied"}:
                 raise SandboxUnavailable(f"the {zygote.tier} tier does not isolate: {_complaint(hello)}")
         except (TimeoutError, ProtocolError, EOFError) as error:
@@ -251,6 +254,13 @@ class WorkerLink:
         if cause != "ended":
             await self._kill()
         status = await self._zygote.exit_status(self._pid, self._limits.close_s) if cause == "ended" else None
+        if (
+            cause == "ended"
+            and status in (None, -9)
+            and self._zygote.group is not None
+            and self._zygote.group.take_kill()
+        ):
+            cause = "memory"
         await self.close()
         return WorkerLost(cause, index, _STAGES[stage] if stage < len(_STAGES) else "step", status, str(error))
 

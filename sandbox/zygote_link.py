@@ -20,6 +20,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from sandbox.cgroup import ControlGroup
 from sandbox.errors import HostError, SandboxUnavailable
 from sandbox.limits import Limits
 
@@ -65,6 +66,7 @@ class ZygoteLink:
         self.alive = True
         self.missing: list[str] = []
         self.layers: list[str] = []
+        self.group: ControlGroup | None = None
         self._loop = asyncio.get_running_loop()
         self._next_id = 0
         self._ready: asyncio.Future[dict[str, Any]] = self._loop.create_future()
@@ -78,7 +80,7 @@ class ZygoteLink:
         return self._process.pid
 
     @classmethod
-    async def start(cls, flavour: str, tier: str, limits: Limits) -> ZygoteLink:
+    async def start(cls, flavour: str, tier: str, limits: Limits, group: ControlGroup | None = None) -> ZygoteLink:
         """Start a zygote and wait until it has preloaded; raises `SandboxUnavailable` with its own words if it fails."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         arguments = [str(Path(__file__).parent), str(theirs.fileno()), str(os.getpid()), *_package_folders()]
@@ -100,6 +102,8 @@ class ZygoteLink:
             theirs.close()
         ours.setblocking(False)
         link = cls(process, ours, flavour, tier)
+        # It waits for its settings, so nothing of it is outside the group.
+        link.group = group if group is not None and group.add(process.pid) else None
         ours.send(json.dumps(_settings(flavour, tier, limits)).encode())
         try:
             answer = await asyncio.wait_for(link._ready, limits.spawn_s)
@@ -112,6 +116,8 @@ class ZygoteLink:
             raise
         link.missing = [str(name) for name in answer.get("missing", [])]
         link.layers = [str(name) for name in answer.get("layers", [])]
+        if link.group is not None:
+            link.layers.append(link.group.layer)
         return link
 
     def _on_message(self) -> None:

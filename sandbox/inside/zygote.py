@@ -40,7 +40,8 @@ class Zygote:
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         self.keep: list[bytes] = []
-        self._filter = seccomp.worker_filter(seccomp.this_architecture())
+        self._sealed = settings["tier"] != tiers.UNSANDBOXED
+        self._filter = seccomp.worker_filter(seccomp.this_architecture()) if self._sealed else b""
         with open("/proc/self/statm", encoding="ascii") as statm:  # noqa: PTH123 - pathlib adds nothing here
             self._own_bytes = int(statm.read().split()[0]) * mmap.PAGESIZE
 
@@ -122,6 +123,9 @@ class Zygote:
         self._limit_resources()
         settings = Settings(**self._settings["worker"])
         worker = Worker(channel, progress, settings)
+        if not self._sealed:
+            worker.send({"self_test": {}})
+            return worker
         seccomp.no_new_privileges()
         seccomp.install(self._filter)
         worker.send({"self_test": self_test.run(socket, sys.executable, zygote_pid)})
@@ -163,6 +167,9 @@ def main(control_descriptor: int, host_pid: int) -> None:
     # Here and not in every worker: what a worker lets go of dirties memory that it shares with the others.
     modules.close_imports()
     seccomp.die_with_parent(0 if settings["tier"] == "namespaces" else parent)
+    if settings["tier"] != tiers.UNSANDBOXED:
+        seccomp.install(seccomp.zygote_filter(seccomp.this_architecture()))
+        layers.append("filtered zygote")
     gc.collect()
     zygote.keep = _fill_holes()
     gc.freeze()

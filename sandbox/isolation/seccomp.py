@@ -27,6 +27,12 @@ ALLOWED: tuple[str, ...] = (
     "set_robust_list", "rseq", "membarrier", "getcpu", "sched_getaffinity", "getrandom", "restart_syscall", "exit",
     "exit_group",
 )  # fmt: skip
+# What a zygote needs besides: to fork workers, hand them their descriptors, put their layers on, and end and reap them.
+# The interpreter looks at descriptors by `fstat`, which newer C libraries ask as `newfstatat`; no file can be opened.
+ZYGOTE_TOO: tuple[str, ...] = (
+    "sendmsg", "recvmsg", "sendto", "recvfrom", "dup", "dup2", "dup3", "fcntl", "fork", "vfork", "wait4", "kill", "setrlimit",
+    "prlimit64", "seccomp", "fstat", "newfstatat",
+)  # fmt: skip
 # Refused with EACCES: Python reports PermissionError, and importlib then says "no such module" instead of failing oddly.
 FILES: tuple[str, ...] = (
     "open", "openat", "openat2", "stat", "lstat", "fstat", "newfstatat", "statx", "access", "faccessat", "faccessat2",
@@ -39,6 +45,7 @@ _LD_W_ABS, _JEQ, _JGE, _JSET, _RET = 0x20, 0x15, 0x35, 0x45, 0x06
 _KILL, _ERRNO, _ALLOW = 0x80000000, 0x00050000, 0x7FFF0000
 _NR, _ARCH, _ARGS = 0, 4, 16
 _X32_BIT = 0x40000000
+_ANY_NAMESPACE = 0x7E020080  # CLONE_NEWUSER, -PID, -NET, -NS, -UTS, -IPC, -CGROUP, -TIME
 _PROT_EXEC = 4
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 1, 38, 22, 2
 
@@ -56,26 +63,7 @@ def this_architecture() -> Architecture:
 def worker_filter(architecture: Architecture) -> bytes:
     """BPF program of a sealed worker for one architecture."""
     numbers = architecture.numbers
-    program: list[_Instruction] = [
-        (_LD_W_ABS, 0, 0, _ARCH),
-        (_JEQ, 1, 0, architecture.audit),
-        (_RET, 0, 0, _KILL),
-        (_LD_W_ABS, 0, 0, _NR),
-    ]
-    if architecture.name == "x86_64":
-        program += [(_JGE, 0, 1, _X32_BIT), (_RET, 0, 0, _KILL)]
-    for name in ALLOWED:
-        if name in numbers:
-            program += [(_JEQ, 0, 1, numbers[name]), (_RET, 0, 0, _ALLOW)]
-    for name in ("mmap", "mprotect"):
-        # Third argument, low word: protection bits. Executable memory is refused.
-        program += [
-            (_JEQ, 0, 4, numbers[name]),
-            (_LD_W_ABS, 0, 0, _ARGS + 2 * 8),
-            (_JSET, 0, 1, _PROT_EXEC),
-            (_RET, 0, 0, _ERRNO | errno.EPERM),
-            (_RET, 0, 0, _ALLOW),
-        ]
+    program = [*_opening(architecture), *_allow(numbers, ALLOWED), *_no_executable_memory(numbers)]
     # Reading limits is harmless; a new-limit pointer (third argument, both words) must be null.
     program += [
         (_JEQ, 0, 6, numbers["prlimit64"]),
@@ -86,8 +74,68 @@ def worker_filter(architecture: Architecture) -> bytes:
         (_RET, 0, 0, _ALLOW),
         (_RET, 0, 0, _ERRNO | errno.EPERM),
     ]
-    program += _refuse(numbers, FILES, errno.EACCES)
-    program += _refuse(numbers, ABSENT, errno.ENOSYS)
+    return _closing(numbers, program)
+
+
+def zygote_filter(architecture: Architecture) -> bytes:
+    """BPF program of a zygote: what its workers may, and to fork them; no files, no sockets, no programs, no namespaces."""
+    numbers = architecture.numbers
+    program = [*_opening(architecture), *_allow(numbers, (*ALLOWED, *ZYGOTE_TOO)), *_no_executable_memory(numbers)]
+    program += [
+        (_JEQ, 0, 4, numbers["clone"]),
+        (_LD_W_ABS, 0, 0, _ARGS),
+        (_JSET, 0, 1, _ANY_NAMESPACE),
+        (_RET, 0, 0, _ERRNO | errno.EPERM),
+        (_RET, 0, 0, _ALLOW),
+        (_JEQ, 0, 6, numbers["prctl"]),
+        (_LD_W_ABS, 0, 0, _ARGS),
+        (_JEQ, 3, 0, _PR_SET_PDEATHSIG),
+        (_JEQ, 2, 0, _PR_SET_NO_NEW_PRIVS),
+        (_JEQ, 1, 0, _PR_SET_SECCOMP),
+        (_RET, 0, 0, _ERRNO | errno.EPERM),
+        (_RET, 0, 0, _ALLOW),
+    ]
+    return _closing(numbers, program)
+
+
+def _opening(architecture: Architecture) -> list[_Instruction]:
+    """Kill for any other architecture; load the call's number."""
+    program: list[_Instruction] = [
+        (_LD_W_ABS, 0, 0, _ARCH),
+        (_JEQ, 1, 0, architecture.audit),
+        (_RET, 0, 0, _KILL),
+        (_LD_W_ABS, 0, 0, _NR),
+    ]
+    if architecture.name == "x86_64":
+        program += [(_JGE, 0, 1, _X32_BIT), (_RET, 0, 0, _KILL)]
+    return program
+
+
+def _allow(numbers: dict[str, int], names: Sequence[str]) -> list[_Instruction]:
+    program: list[_Instruction] = []
+    for name in names:
+        if name in numbers:
+            program += [(_JEQ, 0, 1, numbers[name]), (_RET, 0, 0, _ALLOW)]
+    return program
+
+
+def _no_executable_memory(numbers: dict[str, int]) -> list[_Instruction]:
+    """Third argument, low word: protection bits. Executable memory is refused."""
+    program: list[_Instruction] = []
+    for name in ("mmap", "mprotect"):
+        program += [
+            (_JEQ, 0, 4, numbers[name]),
+            (_LD_W_ABS, 0, 0, _ARGS + 2 * 8),
+            (_JSET, 0, 1, _PROT_EXEC),
+            (_RET, 0, 0, _ERRNO | errno.EPERM),
+            (_RET, 0, 0, _ALLOW),
+        ]
+    return program
+
+
+def _closing(numbers: dict[str, int], program: list[_Instruction]) -> bytes:
+    """Refuse the rest, each call with the answer its callers understand; as bytes for the kernel."""
+    program = [*program, *_refuse(numbers, FILES, errno.EACCES), *_refuse(numbers, ABSENT, errno.ENOSYS)]
     program.append((_RET, 0, 0, _ERRNO | errno.EPERM))
     return b"".join(struct.pack("<HBBI", *instruction) for instruction in program)
 

@@ -10,6 +10,8 @@ from sandbox.isolation.kernel import IsolationError
 # Strongest first. Every tier ends in the sealed core of each worker (rlimits, seccomp without files, self-test); the upper
 # ones put walls behind it that hold should the filter have a hole.
 TIERS: tuple[str, ...] = ("namespaces", "landlock", "sealed")
+# No isolation at all: a process with rlimits. Never chosen; only an operator's override leads here (see `SandboxHost`).
+UNSANDBOXED = "none"
 
 
 def enter(tier: str) -> list[str]:
@@ -19,6 +21,8 @@ def enter(tier: str) -> list[str]:
     waits, and leaves with it.
     """
     layers: list[str] = []
+    if tier == UNSANDBOXED:
+        return layers
     if tier == "namespaces":
         layers.append(namespaces.unshare())
         _continue_as_first_process()
