@@ -3,12 +3,13 @@
 from sandbox.errors import EnvironmentFault, FaultKind, HostError, SandboxUnavailable
 from sandbox.facade import Sandbox
 from sandbox.host import SandboxHost
-from sandbox.isolation.tiers import TIERS
+from sandbox.isolation.tiers import TIERS, UNSANDBOXED
 from sandbox.limits import GuessRule, Limits
 from sandbox.results import EnvironmentHandle, EpisodeHandle, Opened, Report, StageOutcome, Stepped
 
 __all__ = [
     "TIERS",
+    "UNSANDBOXED",
     "EnvironmentFault",
     "EnvironmentHandle",
     "EpisodeHandle",

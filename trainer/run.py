@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sandbox import GuessRule, Limits, Sandbox, SandboxUnavailable
+from sandbox import UNSANDBOXED, GuessRule, Limits, Sandbox, SandboxUnavailable
 from trainer.checkpoint import Checkpoints, Loaded
 from trainer.config import RunConfig
 from trainer.control import Control, StopRequest
@@ -194,6 +194,10 @@ def _announce(session: Session, this: _Attempt) -> None:
     log.emit(RunStateChanged(state="running"))
     for problem in this.problems:
         log.emit(Warned(message=problem, where="resume"))
+    if session.pool.tier == UNSANDBOXED:
+        log.emit(
+            Warned(message="generated code runs WITHOUT isolation, as this machine's operator has set", where="sandbox")
+        )
     if session.state.corpus is not None:
         corpus = session.state.corpus
         log.emit(CorpusLoaded(source=corpus.source, documents=len(corpus.documents), skipped=corpus.skipped))
