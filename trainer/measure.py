@@ -9,11 +9,10 @@ from typing import Literal
 
 from trainer.diversity import vendi_share
 from trainer.events import EpisodeFinished, MetricsReported
-from trainer.metrics import GATE_STAGES, METRICS, STATUSES
+from trainer.metrics import GATE_STAGES, LEARNABLE_BAND, METRICS, STATUSES
 from trainer.regret import mean, population_variance
 from trainer.session import Session
 
-LEARNABLE_BAND = (0.2, 0.8)
 _TRUNCATED = {"turn_limit", "truncated_by_env", "length", "context_full"}
 
 Values = dict[str, float | None]

@@ -25,6 +25,7 @@ STATUSES = (
     "won", "lost", "turn_limit", "truncated_by_env", "length", "context_full",
     "env_error", "env_timeout", "sandbox_error", "sampler_error",
 )  # fmt: skip
+LEARNABLE_BAND = (0.2, 0.8)  # win rates whose groups give a gradient often enough (band/learnable_share)
 TIMED_PHASES = ("design", "gates", "hints", "play", "learn", "sync", "save")
 
 _TABLE = [

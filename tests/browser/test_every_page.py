@@ -90,7 +90,8 @@ def bench_pages(environment: Any) -> list[str]:
         )
     plays = [f"play/{pk}/" for pk in PlaySession.objects.filter(environment=environment).values_list("pk", flat=True)]
     base = f"environments/{environment.key}"
-    return [f"{base}/play/", *plays, f"{base}/variants/new/", f"{base}/variants/1/"]
+    lineage = [f"{base}/lineage/", f"{base}/diff/?to={environment.key}", "signals/", "rewards/", "ledger/"]
+    return [*lineage, f"{base}/play/", *plays, f"{base}/variants/new/", f"{base}/variants/1/"]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

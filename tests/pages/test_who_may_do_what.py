@@ -14,7 +14,7 @@ READ = (
     "row", "page", "head", "progress", "latest", "charts", "series", "series_csv", "checkpoints", "config", "config_json", "log",
     "log_file", "environments", "environment", "environment_code", "candidates", "candidate", "memory", "corpus", "document", "regret",
     "regret_series", "episodes", "episode", "episode_turns", "episode_raw", "pair", "play_new", "gate_runs", "play", "play_board",
-    "variant",
+    "variant", "lineage", "environment_diff", "signals", "rewards", "ledger",
 )  # fmt: skip
 ACT = (("act", "stop"), ("act", "pause"), ("act", "checkpoint"), ("environment_judge", "quarantine"), ("edit", ""))
 REVIEW = ("play_act", "gates_rerun", "variant_new")  # and POST of play_new
@@ -36,13 +36,15 @@ def address(run: Any, name: str, act: str = "") -> str:
         "list": [], "compare": [], "compare_series": [], "compare_csv": [], "queue": [],
         "environment": [run.pk, environment.key], "environment_code": [run.pk, environment.key],
         "environment_judge": [run.pk, environment.key, act], "candidate": [run.pk, run.candidates.first().key],
+        "lineage": [run.pk, environment.key], "environment_diff": [run.pk, environment.key],
         "play_new": [run.pk, environment.key], "gate_runs": [run.pk, environment.key], "gates_rerun": [run.pk, environment.key],
         "variant_new": [run.pk, environment.key], "variant": [run.pk, environment.key, bench(environment)[0]],
         "play": [run.pk, bench(environment)[1]], "play_board": [run.pk, bench(environment)[1]], "play_act": [run.pk, bench(environment)[1]],
         "document": [run.pk, run.corpusdocuments.first().pk], "episode": [run.pk, episode.pk], "episode_turns": [run.pk, episode.pk],
         "episode_raw": [run.pk, episode.pk], "pair": [run.pk, environment.key, episode.play], "act": [run.pk, act],
     }  # fmt: skip
-    return reverse(f"runs:{name}", args=arguments.get(name, [run.pk]))
+    query = f"?to={environment.key}" if name == "environment_diff" else ""
+    return reverse(f"runs:{name}", args=arguments.get(name, [run.pk])) + query
 
 
 def test_the_table_above_holds_every_address_of_runs() -> None:

@@ -15,20 +15,14 @@ from webapp.environments.models import (
     Environment,
     RegretPoint,
 )
+from webapp.environments.selectors_signals import SIGNALS, group_keys, truncated_keys
 from webapp.episodes.models import Episode
 from webapp.episodes.selectors import SAME_LINE
 from webapp.runs.models import Command, Run
-from webapp.runs.overview import faulty_keys, hung_keys, zero_spread_keys
+from webapp.runs.overview import faulty_keys, hung_keys
 
 PAGE_ROWS = 50
-FLAGS = {
-    "hung": "hung",
-    "faulty": "faulty",
-    "leaky": "leaky hint",
-    "nohint": "no hint",
-    "zerospread": "zero spread",
-    "negative": "regret below 0",
-}
+FLAGS = {flag: word for flag, (word, _) in SIGNALS.items()}
 STATES = tuple(Environment.State.values)
 
 
@@ -121,8 +115,10 @@ def _flagged(run: Run, flag: str) -> Q:
         return Q(key__in=hung_keys(run=run))
     if flag == "faulty":
         return Q(key__in=faulty_keys(run=run))
-    if flag == "zerospread":
-        return Q(key__in=zero_spread_keys(run=run))
+    if flag in ("allwon", "alllost", "zerospread"):
+        return Q(key__in=group_keys(run=run, flag=flag))
+    if flag == "truncated":
+        return Q(key__in=truncated_keys(run=run))
     if flag == "leaky":
         return Q(hint_state="leaky")
     if flag == "nohint":

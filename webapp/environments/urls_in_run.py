@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from django.urls import path
 
-from webapp.environments import views, views_play, views_sources, views_variants
+from webapp.environments import views, views_lineage, views_play, views_signals, views_sources, views_variants
 
 urlpatterns = [
     path("environments/", views.environment_list, name="environments"),
     path("environments/<str:key>/", views.environment_page, name="environment"),
     path("environments/<str:key>/code.py", views.environment_code, name="environment_code"),
     path("environments/<str:key>/act/<slug:act>/", views.environment_judge, name="environment_judge"),
+    path("environments/<str:key>/lineage/", views_lineage.lineage, name="lineage"),
+    path("environments/<str:key>/diff/", views_lineage.diff, name="environment_diff"),
     path("environments/<str:key>/play/", views_play.play_new, name="play_new"),
     path("environments/<str:key>/gates/", views_variants.gate_runs, name="gate_runs"),
     path("environments/<str:key>/gates/rerun/", views_variants.gates_rerun, name="gates_rerun"),
@@ -21,6 +23,9 @@ urlpatterns = [
     path("play/<int:session_id>/act/", views_play.play_act, name="play_act"),
     path("candidates/", views.candidate_list, name="candidates"),
     path("candidates/<str:key>/", views.candidate_page, name="candidate"),
+    path("signals/", views_signals.signals, name="signals"),
+    path("rewards/", views_signals.rewards, name="rewards"),
+    path("ledger/", views_signals.ledger, name="ledger"),
     path("memory/", views_sources.memory, name="memory"),
     path("corpus/", views_sources.corpus, name="corpus"),
     path("corpus/<int:document_id>/", views_sources.document, name="document"),

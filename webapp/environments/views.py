@@ -19,6 +19,7 @@ from webapp.core.requests import signed_in_user
 from webapp.environments import selectors, selectors_play
 from webapp.environments.models import Environment
 from webapp.environments.selectors import FLAGS, STATES, EnvironmentFilter
+from webapp.environments.selectors_lineage import records_shown
 from webapp.episodes.models import Episode
 from webapp.episodes.selectors import strip_of
 from webapp.runs import services
@@ -187,5 +188,13 @@ def candidate_page(request: HttpRequest, run_id: int, key: str) -> HttpResponse:
     """One design attempt: verdict of every gate, code, prompt and reply."""
     run = access_run(run_id=run_id)
     candidate = selectors.access_candidate(run=run, key=key, attempt=number_in(request.GET, "attempt"))
-    context = run_context(request, run, "environments", candidate=candidate, stages=candidate.stages)
+    keys = [*candidate.examples, *candidate.counter_examples]
+    context = run_context(
+        request,
+        run,
+        "environments",
+        candidate=candidate,
+        stages=candidate.stages,
+        shown=records_shown(run=run, keys=keys),
+    )
     return render(request, "environments/candidate.html", dict(context))
