@@ -236,7 +236,7 @@
           if (value === null && !one.marks.has(rollout)) missing += 1;
         }
         for (const [what, count] of Object.entries(one.counts)) if (count) notes.push(`${who}${count} ${WORDS[what]}`);
-        if (missing && !line.bridge && !line.run) notes.push(`${who}${missing} of ${due} not measured`);
+        if (missing && !line.bridge && !line.run && !line.quiet) notes.push(`${who}${missing} of ${due} not measured`);
         if (options.log) {
           const below = [...one.points.values()].filter((value) => typeof value === "number" && value <= 0).length;
           if (below) notes.push(`${who}${below} not above 0 ▽`);

@@ -88,6 +88,7 @@
   }
   const tools = document.getElementById("chart-tools");
   if (tools) setUpTools(tools);
+  else options.x = document.querySelector("[data-charts-x]")?.dataset.chartsX || options.x; // pages whose points are moments
 
   for (const figure of document.querySelectorAll("[data-chart]")) {
     charts.push(new app.Chart(figure));

@@ -36,7 +36,7 @@ def addresses(run: Any) -> list[str]:
     candidate, document = run.candidates.first(), run.corpusdocuments.first()
     inside = (
         "", "charts/", "environments/", "candidates/?verdict=all", "memory/", "corpus/", "regret/", "episodes/", "checkpoints/",
-        "config/", "log/", f"environments/{environment.key}/", f"episodes/{episode.pk}/", f"candidates/{candidate.key}/",
+        "config/", "log/", "system/", f"environments/{environment.key}/", f"episodes/{episode.pk}/", f"candidates/{candidate.key}/",
         f"corpus/{document.pk}/", f"pairs/{environment.key}/{episode.play}/", *bench_pages(environment),
     )  # fmt: skip
     return [

@@ -10,7 +10,7 @@ from django.test import Client
 from django.urls import reverse
 
 READ = (
-    "list", "compare", "compare_series", "compare_csv", "queue",
+    "list", "compare", "compare_series", "compare_csv", "queue", "system", "system_series",
     "row", "page", "head", "progress", "latest", "charts", "series", "series_csv", "checkpoints", "config", "config_json", "log",
     "log_file", "environments", "environment", "environment_code", "candidates", "candidate", "memory", "corpus", "document", "regret",
     "regret_series", "episodes", "episode", "episode_turns", "episode_raw", "pair", "play_new", "gate_runs", "play", "play_board",

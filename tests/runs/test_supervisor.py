@@ -95,6 +95,8 @@ def test_a_run_goes_from_queued_to_completed(operator: User) -> None:
     assert Episode.objects.filter(run=run).count() == 12
     assert not is_alive(trainer_of(run))
     assert "fake trainer at work" in (Path(run.directory) / "log.txt").read_text()
+    sample = run.samples.first()  # what it took of the machine
+    assert (sample.attempt, sample.processes >= 1, sample.memory_bytes > 0) == (1, True, True)
 
 
 def test_the_trainer_sees_no_secrets(operator: User, monkeypatch: pytest.MonkeyPatch) -> None:

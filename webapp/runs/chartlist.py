@@ -34,7 +34,8 @@ class ChartSeries:
     """One line. ``band`` names the metric that holds its standard error.
 
     ``sparse``: due only at regenerations (every ``every`` rollouts, 0: as the page says); ``bridge``: due at rollouts that cannot be
-    told from its number, so no gap is drawn. ``run``: the run it belongs to, where several are drawn together.
+    told from its number, so no gap is drawn. ``run``: the run it belongs to, where several are drawn together. ``quiet``: gaps are drawn
+    and not counted.
     """
 
     name: str
@@ -46,6 +47,7 @@ class ChartSeries:
     bridge: bool = False
     every: int = 0
     run: str = ""
+    quiet: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -203,6 +203,24 @@ class Checkpoint(Recorded):
         constraints = (models.UniqueConstraint(fields=["run", "attempt", "name"], name="checkpoint_once"),)
 
 
+class SystemSample(models.Model):
+    """What the trainer and all it started took of the machine at one moment. None: could not be measured."""
+
+    run = models.ForeignKey(Run, models.CASCADE, related_name="samples")
+    attempt = models.IntegerField()
+    at = models.DateTimeField()
+    cpu_cores = models.FloatField(null=True)  # used since the sample before
+    memory_bytes = models.BigIntegerField(null=True)  # memory shared by several processes is counted once
+    processes = models.IntegerField()
+    disk_bytes = models.BigIntegerField(null=True)  # of the run's directory
+    disk_free_bytes = models.BigIntegerField(null=True)
+    gpu_busy_percent = models.FloatField(null=True)  # mean over the machine's GPUs
+    gpu_used_bytes = models.BigIntegerField(null=True)
+
+    class Meta:
+        indexes = (models.Index(fields=["run", "at"], name="sample_run"),)
+
+
 class Command(models.Model):
     """What somebody asked the trainer to do, and what became of it."""
 

@@ -25,6 +25,7 @@ TABS = (
     ("checkpoints", "Checkpoints", "runs:checkpoints"),
     ("config", "Config", "runs:config"),
     ("log", "Log", "runs:log"),
+    ("system", "System", "runs:system"),
 )
 
 

@@ -6,7 +6,7 @@ from django.conf import settings
 from django.urls import include, path
 
 from webapp.core.features import has_module
-from webapp.runs import views, views_compare, views_list, views_queue, views_run
+from webapp.runs import views, views_compare, views_list, views_queue, views_run, views_system
 
 app_name = "runs"
 
@@ -36,6 +36,8 @@ urlpatterns = [
     path("<int:run_id>/config.json", views_run.config_json, name="config_json"),
     path("<int:run_id>/log/", views_run.log, name="log"),
     path("<int:run_id>/log.txt", views_run.log_file, name="log_file"),
+    path("<int:run_id>/system/", views_system.system, name="system"),
+    path("<int:run_id>/system/series/", views_system.system_series, name="system_series"),
     *(
         path("<int:run_id>/", include(f"webapp.{name}.urls_in_run"))
         for name in settings.SPADEWORK_FEATURES

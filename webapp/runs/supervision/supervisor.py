@@ -21,6 +21,7 @@ from webapp.runs.states import Status
 from webapp.runs.supervision.lease import Claim, LeaseLost, renew, status_of
 from webapp.runs.supervision.outcome import Outcome, close_run, judge_exit, judge_silence
 from webapp.runs.supervision.relay import Relay
+from webapp.runs.supervision.sampling import Sampler
 from webapp.runs.supervision.trainer_process import TrainerProcess
 
 log = logging.getLogger(__name__)
@@ -36,6 +37,7 @@ class Patience:
     poll_s: float = 0.05
     heartbeat_s: float = 2.0
     commands_s: float = 0.25
+    sample_s: float = 15.0  # between two looks at what the trainer takes of the machine
     stop_s: float = 25.0  # after the command, until SIGTERM
     term_s: float = 15.0  # after SIGTERM, until SIGKILL
     shutdown_s: float = 6.0  # after SIGTERM, when the worker itself has to go
@@ -63,6 +65,8 @@ class Supervisor:
         self._terminated = False
         self._next_heartbeat = 0.0
         self._next_commands = 0.0
+        self._next_sample = 0.0
+        self._sampler = Sampler(claim)
         self._kill_at: float | None = None
         self._term_at: float | None = None
         self._killed_why = ""
@@ -124,6 +128,9 @@ class Supervisor:
             if self._term_at is None and status_of(self._claim) == Status.STOPPING:
                 self._term_at = now + self._patience.stop_s
                 self._kill_at = self._term_at + self._patience.term_s
+        if now >= self._next_sample:
+            self._next_sample = now + self._patience.sample_s
+            self._sampler.take(trainer.process)
         return self._ingester.poll()
 
     def _enforce(self, trainer: TrainerProcess) -> None:
