@@ -54,7 +54,9 @@ def _parser() -> argparse.ArgumentParser:
     fork.add_argument("source", type=Path, metavar="SOURCE_RUN")
     fork.add_argument("run_dir", type=Path, metavar="DEST")
     fork.add_argument("--checkpoint", default="", metavar="NAME", help="its name; without it the newest whole one")
-    fork.add_argument("--preset", choices=preset_names(), help="settings of a preset instead of the source's")
+    settings = fork.add_mutually_exclusive_group()
+    settings.add_argument("--config", type=Path, help="settings file (JSON) instead of the source's settings")
+    settings.add_argument("--preset", choices=preset_names(), help="settings of a preset instead of the source's")
     fork.add_argument("--set", action="append", default=[], metavar="a.b=VALUE", help="change one setting")
     fork.add_argument("--prepare", action="store_true", help="only make the directory; `run DEST` starts it")
     fork.set_defaults(command=_fork)
@@ -113,7 +115,10 @@ def _fork(options: argparse.Namespace) -> int:
     from trainer.fork import fork
     from trainer.rundir import RunDirectory
 
-    config = load_preset(options.preset) if options.preset else read_config(RunDirectory(options.source))
+    if options.config:
+        config = read_settings(options.config)
+    else:
+        config = load_preset(options.preset) if options.preset else read_config(RunDirectory(options.source))
     config = with_overrides(config, _assignments(options.set))
     made = fork(options.source, options.run_dir, config=config, checkpoint=options.checkpoint)
     print(f"{options.run_dir}: fork of {made.run} at checkpoint {made.checkpoint}")

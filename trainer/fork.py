@@ -61,7 +61,7 @@ def fork(source: Path, destination: Path, *, config: RunConfig | None = None, ch
     chosen = _choose(origin, checkpoint)
     done = int(chosen.name)
     changed = changes(old, new)
-    _refuse_meaningless(changed, old, new, done)
+    refuse_meaningless(old=old, new=new, done=done)
     aside = RunDirectory(target.root.with_name(f".{target.root.name}.fork"))
     try:
         shutil.rmtree(aside.root, ignore_errors=True)  # of a fork that was killed
@@ -125,8 +125,12 @@ def _choose(origin: RunDirectory, name: str) -> Path:
     raise UserError(f"{origin.root} has no whole checkpoint to fork from; let it finish a rollout first")
 
 
-def _refuse_meaningless(changed: Mapping[str, list[Any]], old: RunConfig, new: RunConfig, done: int) -> None:
-    """Raise `UserError` for changes after which the state would mean something else, naming what does not go together."""
+def refuse_meaningless(*, old: RunConfig, new: RunConfig, done: int) -> None:
+    """Raise `UserError` for changes after which the state of the checkpoint after rollout `done` would mean something else.
+
+    It names what does not go together; for those who want to know before they fork.
+    """
+    changed = changes(old, new)
     fixed = {n for n in changed if n.startswith(("model.", "lora.")) and n not in _FREE_TO_CHANGE}
     for name in sorted(fixed | (changed.keys() & {"environment_kind", "engine.learner"})):
         before, after = changed[name]

@@ -106,7 +106,27 @@ class FakeTrainer:
             self.stop = True
 
 
+def make_fork(arguments: list[str]) -> int:
+    """``fork SOURCE DEST --checkpoint NAME --prepare --config FILE``; `fork_say` refuses with that line, `fork_s` takes that long."""
+    source, directory = RunDirectory(Path(arguments[1])), RunDirectory(Path(arguments[2]))
+    options = {name: arguments[arguments.index(name) + 1] for name in ("--checkpoint", "--config")}
+    assert "--prepare" in arguments
+    config = json.loads(Path(options["--config"]).read_text())
+    script = json.loads(config["description"])
+    time.sleep(script.get("fork_s", 0))
+    if "fork_say" in script:
+        print(script["fork_say"], file=sys.stderr)
+        return 2
+    assert not directory.root.exists(), "a fork wants no directory there"
+    assert (source.checkpoints / options["--checkpoint"]).is_dir()
+    (directory.checkpoints / options["--checkpoint"]).mkdir(parents=True)
+    directory.config.write_text(json.dumps({"config": config, "format_version": 1}))
+    return 0
+
+
 def main(arguments: list[str]) -> int:
+    if arguments[0] == "fork":
+        return make_fork(arguments)
     directory = RunDirectory(Path(arguments[1]))
     if arguments[0] == "run":
         config = json.loads(Path(arguments[3]).read_text())

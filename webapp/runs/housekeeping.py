@@ -56,6 +56,8 @@ def _remove_files(run: Run) -> bool:
         return False
     if directory.exists():
         shutil.rmtree(directory)
+    for suffix in (".settings.json", ".fork.log"):  # what the supervisor laid beside it
+        directory.with_name(directory.name + suffix).unlink(missing_ok=True)
     return True
 
 

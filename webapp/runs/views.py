@@ -24,6 +24,7 @@ from webapp.runs.forms import SettingsForm
 from webapp.runs.models import Run
 from webapp.runs.page import run_context
 from webapp.runs.selectors import access_run
+from webapp.runs.services_fork import fork_run, why_not_forkable
 
 #: Acts of the header, by the name in the address.
 ACTS: dict[str, Callable[..., Any]] = {
@@ -53,21 +54,26 @@ DONE = {
 @require_role(Role.OPERATOR)
 @require_http_methods(["GET", "HEAD", "POST"])
 def run_new(request: HttpRequest) -> HttpResponse:
-    """The start form: ``?preset=demo`` or ``?clone=ID`` prefill it. Nothing is queued unless every setting is valid."""
+    """The start form: ``?preset=demo``, ``?clone=ID`` or ``?fork=ID&checkpoint=NAME`` prefill it.
+
+    Nothing is queued unless every setting is valid.
+    """
     data = request.POST if request.method == "POST" else request.GET
     choices = presets()
-    parent = _parent(data.get("clone", ""))
+    checkpoint = data.get("checkpoint", "") if data.get("fork") else ""
+    parent = _parent(data.get("fork", "") or data.get("clone", ""))
     preset = _chosen_preset(choices, data.get("preset", ""))
     base = parse_config(parent.config) if parent else preset.config
     form = SettingsForm(base, request.POST if request.method == "POST" else None)
     details = {
-        "name": data.get("name", f"{parent.name} copy" if parent else ""),
+        "name": data.get("name", _first_name(parent, checkpoint)),
+        "checkpoint": checkpoint,
         "tags": data.get("tags", ", ".join(parent.tags) if parent else ""),
         "notes": data.get("notes", ""),
     }
     estimate = None
     if "dry" in request.POST:
-        estimate = _dry_run(form, base)
+        estimate = _dry_run(form, base, parent, checkpoint)
     elif request.method == "POST":
         run = _create(request, form, base, parent, details)
         if run is not None:
@@ -94,7 +100,12 @@ def _create(
     tags = details["tags"].split(",")
     try:
         config = apply_overrides(base, form.overrides())
-        if parent:
+        if parent and details["checkpoint"]:
+            run = fork_run(
+                actor=actor, run_id=parent.pk, checkpoint=details["checkpoint"], name=details["name"], config=config,
+                tags=tags, notes=details["notes"],
+            )  # fmt: skip
+        elif parent:
             run = services.clone_run(actor=actor, run_id=parent.pk, name=details["name"], config=config)
             run = services.tag_run(actor=actor, run_id=run.pk, tags=tags)
         else:
@@ -104,6 +115,9 @@ def _create(
     except InvalidConfig as error:
         form.add_problems(error.problems)
         return None
+    except ActRefused as error:
+        form.general.append(str(error))
+        return None
     try:
         services.start_run(actor=actor, run_id=run.pk)
     except ActRefused as error:
@@ -111,16 +125,23 @@ def _create(
     return run
 
 
-def _dry_run(form: SettingsForm, base: RunConfig) -> Estimate | None:
+def _first_name(parent: Run | None, checkpoint: str) -> str:
+    if parent is None:
+        return ""
+    return f"{parent.name} fork at {checkpoint}" if checkpoint else f"{parent.name} copy"
+
+
+def _dry_run(form: SettingsForm, base: RunConfig, parent: Run | None, checkpoint: str) -> Estimate | None:
     """Validate as a start would and say what the run would do; None when the settings are refused, and the form says why."""
     try:
         config = apply_overrides(base, form.overrides())
     except InvalidConfig as error:
         form.add_problems(error.problems)
         return None
-    obstacle = why_not_startable(config)
-    if obstacle:
-        form.general.append(obstacle)
+    obstacles = [why_not_startable(config)]
+    if parent and checkpoint:
+        obstacles.append(why_not_forkable(run=parent, checkpoint=checkpoint, config=config))
+    form.general += [obstacle for obstacle in obstacles if obstacle]
     return estimate_of(config=config)
 
 

@@ -24,6 +24,7 @@ from webapp.runs.overview import attention_of, figures_of, stages_of
 from webapp.runs.page import run_context
 from webapp.runs.selectors import access_run
 from webapp.runs.series import MAX_NAMES, MAX_POINTS, metric_names, read_clock, read_series
+from webapp.runs.services_fork import checkpoints_on_disk
 
 LATEST_ENVIRONMENTS = 8
 
@@ -136,7 +137,10 @@ def checkpoints(request: HttpRequest, run_id: int) -> HttpResponse:
     """Checkpoints and attempts."""
     run = access_run(run_id=run_id)
     page = selectors.checkpoints_of(run=run, cursor=request.GET.get("after", ""))
-    context = run_context(request, run, "checkpoints", page=page, attempts=selectors.attempts_of(run=run))
+    context = run_context(
+        request, run, "checkpoints",
+        page=page, attempts=selectors.attempts_of(run=run), on_disk=checkpoints_on_disk(run=run),
+    )  # fmt: skip
     return render(request, "runs/checkpoints.html", dict(context))
 
 

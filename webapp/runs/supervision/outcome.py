@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from dataclasses import dataclass
+from pathlib import Path
 
 from django.db import transaction
 from django.db.models.functions import Now
@@ -54,7 +55,9 @@ def judge_exit(*, run: Run, attempt: Attempt, exit_code: int, directory: RunDire
     if exit_code == 0:
         message = "The trainer ended without saying that it was done. The run can be resumed from its last checkpoint."
         return Outcome(Status.FAILED, "ended early", "bug", message)
-    words = last_words(directory, attempt.log_offset) or f"The trainer ended with exit code {exit_code}; see its log."
+    words = (
+        last_words(directory.log, attempt.log_offset) or f"The trainer ended with exit code {exit_code}; see its log."
+    )
     return Outcome(Status.FAILED, f"exit code {exit_code}", _OWNER_OF_EXIT.get(exit_code, "bug"), words)
 
 
@@ -99,10 +102,10 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def last_words(directory: RunDirectory, offset: int) -> str:
-    """The last line the attempt printed, "" when it printed nothing."""
+def last_words(log: Path, offset: int) -> str:
+    """The last line printed into a log from ``offset`` on, "" when nothing was."""
     try:
-        with directory.log.open("rb") as file:
+        with log.open("rb") as file:
             end = file.seek(0, 2)
             file.seek(max(offset, end - _LAST_WORDS_BYTES))
             text = file.read().decode("utf-8", "backslashreplace")

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FrameType
 
 from django.db import InterfaceError, OperationalError, connection, transaction
@@ -19,10 +19,10 @@ from webapp.runs.ingest import Ingester
 from webapp.runs.models import Attempt, Run
 from webapp.runs.states import Status
 from webapp.runs.supervision.lease import Claim, LeaseLost, renew, status_of
-from webapp.runs.supervision.outcome import Outcome, close_run, judge_exit, judge_silence
+from webapp.runs.supervision.outcome import Outcome, close_run, judge_exit, judge_silence, last_words
 from webapp.runs.supervision.relay import Relay
 from webapp.runs.supervision.sampling import Sampler
-from webapp.runs.supervision.trainer_process import TrainerProcess
+from webapp.runs.supervision.trainer_process import TrainerProcess, fork_log, needs_fork
 
 log = logging.getLogger(__name__)
 
@@ -71,23 +71,33 @@ class Supervisor:
         self._term_at: float | None = None
         self._killed_why = ""
         self._leaving = False
+        self._makes_fork = False
 
     def supervise(self) -> None:
         """Start the trainer, stay until it and all it started are gone, and write down how it ended."""
-        run = Run.objects.get(pk=self._claim.run_id)
+        run = Run.objects.select_related("parent").get(pk=self._claim.run_id)
         if run.status == Status.STOPPING:
             close_run(self._claim, Outcome(Status.STOPPED, "stopped before it started"), exit_code=None)
             return
+        if needs_fork(self._claim.directory, run) and not self._stay_with(run, TrainerProcess.make_fork):
+            return
+        self._stay_with(run, TrainerProcess.start)
+
+    def _stay_with(self, run: Run, start: Callable[..., TrainerProcess]) -> bool:
+        """See one process to its end; True when it has made a fork's directory and the run itself may start now."""
+        self._makes_fork = start == TrainerProcess.make_fork
         try:
-            trainer = TrainerProcess.start(self._claim, run, program=self._program)
+            trainer = start(self._claim, run, program=self._program)
         except OSError as error:
             message = f"The trainer could not be started: {error}"
             close_run(self._claim, Outcome(Status.FAILED, "not started", "infrastructure", message), exit_code=None)
-            return
+            return False
         try:
             with self._sigterm_noted():
                 self._accompany(trainer)
                 left = trainer.kill()
+                if self._makes_fork and trainer.exit_code() == 0 and not self._leaving:
+                    return True
                 self._finish(trainer, bool(left))
         except LeaseLost as error:
             log.warning("%s; its trainer is ended", error)
@@ -98,6 +108,7 @@ class Supervisor:
             raise
         finally:
             trainer.kill()
+        return False
 
     def _accompany(self, trainer: TrainerProcess) -> None:
         process = trainer.process
@@ -124,7 +135,10 @@ class Supervisor:
             trainer.note_family()
         if now >= self._next_commands:
             self._next_commands = now + self._patience.commands_s
-            self._relay.pass_on()
+            if (
+                not self._makes_fork
+            ):  # there is no directory yet; what is asked for meanwhile is passed on to the trainer
+                self._relay.pass_on()
             if self._term_at is None and status_of(self._claim) == Status.STOPPING:
                 self._term_at = now + self._patience.stop_s
                 self._kill_at = self._term_at + self._patience.term_s
@@ -179,9 +193,11 @@ class Supervisor:
             if self._orphaned():
                 return judge_silence(attempt, self._killed_why)
             return Outcome(Status.STOPPED, self._killed_why)
-        return judge_exit(
+        outcome = judge_exit(
             run=run, attempt=attempt, exit_code=exit_code, directory=self._claim.directory, killed_why=self._killed_why
         )
+        words = last_words(fork_log(self._claim.directory), 0) if self._makes_fork and exit_code > 0 else ""
+        return replace(outcome, message=words) if words else outcome
 
     def _orphaned(self) -> bool:
         return os.getppid() != self._parent

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from django.conf import settings
 
@@ -38,11 +39,33 @@ def trainer_arguments(directory: RunDirectory, run: Run) -> list[str]:
     """Arguments of ``python -m trainer``: a first run with its settings, or a resume of what is there."""
     if directory.config.exists():
         return ["resume", str(directory.root)]
-    requested = directory.root.with_name(
-        f"{directory.root.name}.settings.json"
-    )  # the trainer wants its directory empty
+    return ["run", str(directory.root), "--config", str(_settings_file(directory, run))]
+
+
+def needs_fork(directory: RunDirectory, run: Run) -> bool:
+    """True while the run's directory has still to be made from a checkpoint of another run."""
+    return bool(run.fork_checkpoint) and not directory.config.exists()
+
+
+def fork_arguments(directory: RunDirectory, run: Run) -> list[str]:
+    """Arguments of ``python -m trainer`` that make the directory of a fork, which is then resumed. Raises OSError without a source."""
+    if run.parent is None:
+        raise FileNotFoundError("the run it was forked from has been removed")
+    arguments = ["fork", run.parent.directory, str(directory.root), "--checkpoint", run.fork_checkpoint, "--prepare"]
+    return [*arguments, "--config", str(_settings_file(directory, run))]
+
+
+def fork_log(directory: RunDirectory) -> Path:
+    """What the making of a fork printed: beside the directory, which appears at once and whole."""
+    return directory.root.with_name(f"{directory.root.name}.fork.log")
+
+
+def _settings_file(directory: RunDirectory, run: Run) -> Path:
+    """The settings as a file beside the run's directory, which the trainer wants empty."""
+    requested = directory.root.with_name(f"{directory.root.name}.settings.json")
+    requested.parent.mkdir(parents=True, exist_ok=True)
     requested.write_text(json.dumps(run.config, indent=1), encoding="utf-8")
-    return ["run", str(directory.root), "--config", str(requested)]
+    return requested
 
 
 class TrainerProcess:
@@ -61,12 +84,21 @@ class TrainerProcess:
 
         The trainer writes log.txt itself; what it says on stderr (tracebacks, the last line of a failure) is appended there too.
         """
-        directory = claim.directory
-        directory.root.mkdir(parents=True, exist_ok=True)
-        arguments = trainer_arguments(directory, run)
-        with directory.log.open("ab") as output:
+        claim.directory.root.mkdir(parents=True, exist_ok=True)
+        return cls._spawn([*program, *trainer_arguments(claim.directory, run)], claim.directory.log)
+
+    @classmethod
+    def make_fork(
+        cls, claim: Claim, run: Run, *, program: Sequence[str] = (sys.executable, "-m", "trainer")
+    ) -> TrainerProcess:
+        """Start the making of a fork's directory: gigabytes are copied, so it is supervised like a trainer. Raises OSError."""
+        return cls._spawn([*program, *fork_arguments(claim.directory, run)], fork_log(claim.directory))
+
+    @classmethod
+    def _spawn(cls, command: Sequence[str], log: Path) -> TrainerProcess:
+        with log.open("ab") as output:
             popen = spawn(
-                [*program, *arguments],
+                command,
                 death_signal=signal.SIGKILL,
                 env=trainer_environment(os.environ),
                 cwd=settings.BASE_DIR,
