@@ -51,7 +51,7 @@ def test_points_come_for_every_run_and_metric(ingested: Callable[..., Any], view
     assert line["x"] == [0, 1, 2, 3]
     assert line["t"][0] == 0.0
     assert line["t"] == sorted(line["t"])
-    text = viewer.get("/runs/compare/series.csv", asked).getvalue().decode()
+    text = viewer.get("/runs/compare/series.csv", asked).content.decode()
     rows = list(csv.reader(io.StringIO(text)))
     assert rows[0] == ["run", "name", "metric", "rollout", "value"]
     assert len(rows) == 1 + 2 * 4
