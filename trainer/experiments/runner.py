@@ -6,13 +6,14 @@ results, on another one.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -83,13 +84,15 @@ class Comparison:
         model = model_fingerprint(directory)
         parts = {str(name): programs.fingerprint for name, programs in self.sets.items()}
         if config.pool.path:
-            parts["pool"] = self._pool(config)
+            with _alone(self.plan.work):
+                parts["pool"] = self._pool(config)
         settings = self.plan.fingerprint(arm, parts)
         path = result_path(self.plan.results, model, arm.name, seed)
         if path.exists() and read_result(path).settings == settings:
             self.say(f"{arm.name}, seed {seed}: there already")
             return None
-        before = self._untouched(directory, model)
+        with _alone(self.plan.work):
+            before = self._untouched(directory, model)
         run = RunDirectory(self.plan.work / f"{model}-{settings}-{arm.name}-{seed}")
         started = time.monotonic()
         self.say(f"{arm.name}, seed {seed}: {'going on' if run.config.exists() else 'training'} in {run.root}")
@@ -184,6 +187,15 @@ class Comparison:
         pool = load_pool(config.pool)
         assert pool is not None, "only called for runs on a fixed pool"
         return pool.digest
+
+
+@contextmanager
+def _alone(work: Path) -> Iterator[None]:
+    """What all runs share (pool, scores of the untouched model) is made by one process at a time; others wait for it."""
+    work.mkdir(parents=True, exist_ok=True)
+    with (work / "lock").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 _ANY_ARM = Arm(UNTOUCHED, "untouched model", "demo")
