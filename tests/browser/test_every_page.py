@@ -26,7 +26,7 @@ def serious(page: Any) -> list[str]:
 
 
 def review_addresses() -> list[str]:
-    return ["/review/", "/review/kinds/", "/review/kinds/new/"]
+    return ["/review/", "/review/flags/", "/review/kinds/", "/review/kinds/new/"]
 
 
 def addresses(run: Any) -> list[str]:

@@ -74,7 +74,7 @@ def test_flags_are_read_by_viewers_and_by_nobody_without_a_role(placed: Any, env
     placed(comment="seen in turn 2")
     for address in (
         page_of(environment),
-        reverse("review:list"),
+        reverse("review:flags"),
         reverse("review:environment_flags", args=[environment.pk]),
     ):
         assert [as_role(role).get(address).status_code for role in ("anonymous", "", "viewer")] == [302, 403, 200]
@@ -182,7 +182,7 @@ def test_the_list_narrows_by_kind_severity_state_and_run(placed: Any, run: Any, 
     services.withdraw_flag(actor=gone.by, flag_id=gone.pk)
 
     def found(query: str) -> set[int]:
-        return {item.flag.pk for item in viewer.get(f"{reverse('review:list')}?{query}").context["shown"]}
+        return {item.flag.pk for item in viewer.get(f"{reverse('review:flags')}?{query}").context["shown"]}
 
     assert found("") == {note.pk, wanted.pk, held.pk, gone.pk}
     assert found("kind=crash") == {note.pk}
@@ -192,17 +192,17 @@ def test_the_list_narrows_by_kind_severity_state_and_run(placed: Any, run: Any, 
     assert found("state=withdrawn") == {gone.pk}
     assert found("state=open") == {note.pk, wanted.pk, held.pk}
     assert found(f"run={run.pk + 1}") == set()
-    assert viewer.get(f"{reverse('review:list')}?run=x").status_code == 400
+    assert viewer.get(f"{reverse('review:flags')}?run=x").status_code == 400
 
 
 def test_flags_of_a_deleted_run_are_gone_until_it_is_restored(placed: Any, run: Any, operator: Client) -> None:
     flag = placed()
     Run.objects.filter(pk=run.pk).update(deleted_at=run.created_at)
-    assert operator.get(reverse("review:list")).context["shown"] == []
+    assert operator.get(reverse("review:flags")).context["shown"] == []
     assert operator.post(reverse("review:withdraw_flag", args=[flag.pk])).status_code == 404
     assert operator.get(reverse("review:environment_flags", args=[flag.environment_id])).status_code == 404
     Run.objects.filter(pk=run.pk).update(deleted_at=None)
-    assert [item.flag for item in operator.get(reverse("review:list")).context["shown"]] == [flag]
+    assert [item.flag for item in operator.get(reverse("review:flags")).context["shown"]] == [flag]
 
 
 def test_hostile_comments_and_names_are_text_everywhere(ingested: Any, person: Any, kind: Any, as_role: Any) -> None:
@@ -215,7 +215,12 @@ def test_hostile_comments_and_names_are_text_everywhere(ingested: Any, person: A
             pointer=Pointer(episode_id=episode.pk),
         )  # fmt: skip
     client = as_role("operator")
-    for address in (page_of(environment), reverse("runs:episode", args=[run.pk, episode.pk]), reverse("review:list")):
+    for address in (
+        page_of(environment),
+        reverse("runs:episode", args=[run.pk, episode.pk]),
+        reverse("review:flags"),
+        reverse("review:list"),
+    ):
         seen = text(client.get(address))
         assert "<img src=x" not in seen
         assert "<script>alert" not in seen

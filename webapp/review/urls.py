@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from django.urls import path
 
-from webapp.review import views, views_admin, views_items, views_queues
+from webapp.review import views, views_admin, views_dashboard, views_items, views_queues
 
 app_name = "review"
 
 urlpatterns = [
-    path("", views.flag_list, name="list"),
+    path("", views_dashboard.overview, name="list"),
+    path("flags/", views.flag_list, name="flags"),
+    path("flags.csv", views_dashboard.flags_csv, name="flags_csv"),
+    path("flags.jsonl", views_dashboard.flags_jsonl, name="flags_jsonl"),
     path("environments/<int:environment_id>/flags/", views.environment_flags, name="environment_flags"),
     path("environments/<int:environment_id>/flag/", views.place_flag, name="place_flag"),
     path("flags/<int:flag_id>/withdraw/", views.withdraw_flag, name="withdraw_flag"),

@@ -13,6 +13,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from webapp.accounts.permissions import require_role
 from webapp.accounts.roles import Role
+from webapp.core.attachments import attachment
 from webapp.core.chips import FilterMenu, chosen_chips
 from webapp.core.requests import signed_in_user
 from webapp.core.spreadsheet import csv_text
@@ -111,7 +112,9 @@ def labels_csv(request: HttpRequest, queue_id: int) -> HttpResponse:
     queue = selectors_queues.access_queue(queue_id=queue_id)
     rows, _ = selectors_queues.labels_for_download(queue=queue, reader=signed_in_user(request))
     cells = ([" ".join(cell) if isinstance(cell, list) else cell for cell in row.values()] for row in rows)
-    return _download(csv_text(EXPORT_COLUMNS, cells), f"queue-{queue.pk}-labels.csv", "text/csv; charset=utf-8")
+    return attachment(
+        csv_text(EXPORT_COLUMNS, cells), name=f"queue-{queue.pk}-labels.csv", kind="text/csv; charset=utf-8"
+    )
 
 
 @require_role(Role.REVIEWER)
@@ -121,7 +124,7 @@ def labels_jsonl(request: HttpRequest, queue_id: int) -> HttpResponse:
     queue = selectors_queues.access_queue(queue_id=queue_id)
     rows, _ = selectors_queues.labels_for_download(queue=queue, reader=signed_in_user(request))
     text = "".join(f"{json.dumps(row, allow_nan=False)}\n" for row in rows)
-    return _download(text, f"queue-{queue.pk}-labels.jsonl", "application/jsonl")
+    return attachment(text, name=f"queue-{queue.pk}-labels.jsonl", kind="application/jsonl")
 
 
 @require_role(Role.REVIEWER)
@@ -161,9 +164,3 @@ def _attempt(request: HttpRequest, queue: Queue, act: Callable[[], str]) -> Http
     except ReviewRefused as error:
         messages.error(request, str(error))
     return redirect("review:queue", queue.pk)
-
-
-def _download(text: str, name: str, kind: str) -> HttpResponse:
-    response = HttpResponse(text.encode("utf-8", "backslashreplace"), content_type=kind)
-    response["Content-Disposition"] = f'attachment; filename="{name}"'
-    return response
