@@ -1,14 +1,15 @@
 """The built-in sampler: continuous batching over the hand-written Qwen3 decoder. CPU and one GPU, fp32 and bf16.
 
 Sequences occupy the first rows of the key-value cache; when some finish, the last rows move into the holes and waiting requests fill
-the end, so every decode step runs on a full block. Identical prompts are prefilled once, and a prompt that continues an earlier
-sequence only from there on. Every request draws from its own generator, so what it samples does not depend on its batch mates (up to
-rounding of the logits).
+the end, so every decode step runs on a full block. Identical prompts are prefilled once, and long ones are stored and read once for all
+their sequences; a prompt that continues an earlier sequence is prefilled only from there on. Every request draws from its own generator,
+so what it samples does not depend on its batch mates (up to rounding of the logits).
 """
 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,17 +22,25 @@ from trainer.rollout.decoder import DecoderShape, KVCache, Qwen3Decoder, Segment
 from trainer.rollout.engine import Sampled, Sampler, SampleRequest, SamplerError
 from trainer.rollout.prefixes import PrefixStore
 from trainer.rollout.sampling import DTYPES, UniformStream, draw, finished, room_for
+from trainer.rollout.shared import SharedAttention, SharedPrompt, SharedPrompts
 from trainer.rollout.threads import set_threads
 from trainer.weights import check_context, load_config, read_weights, resolve_device
 
-_PREFILL_TOKENS = 4096  # tokens of one prefill pass: large enough for full speed, small enough for the caches
+_PREFILL_TOKENS = 1024  # tokens of one prefill pass: large enough for full speed, small enough for the caches
 
 _RESERVED_TOKENS = 256  # new tokens the cache has room for before it must grow
+
+# From here on reading a prompt once for all its sequences saves more than joining two attentions costs.
+_SHARED_TOKENS = 64
+_SHARED_SEQUENCES = 4
 
 
 @dataclass(slots=True)
 class _Sequence:
-    """One sequence in the cache: `length` tokens of it are stored there, the last sampled token is not yet."""
+    """One sequence in the cache: `length` tokens of it are stored, the last sampled token is not yet.
+
+    Those of `shared` are stored there, all others in the sequence's row.
+    """
 
     index: int
     request: SampleRequest
@@ -39,8 +48,18 @@ class _Sequence:
     stop: frozenset[int]
     uniforms: UniformStream
     length: int
+    shared: SharedPrompt | None = None
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
+
+    @property
+    def shared_length(self) -> int:
+        return self.shared.length if self.shared is not None else 0
+
+    @property
+    def row_length(self) -> int:
+        """Tokens in the sequence's own cache row."""
+        return self.length - self.shared_length
 
 
 class BuiltinSampler(Sampler):
@@ -63,6 +82,7 @@ class BuiltinSampler(Sampler):
         self._cache_bytes = cache_bytes or _default_cache_bytes(decoder.device)
         self._cache = self._new_cache()
         self._prefixes = PrefixStore(self._cache_bytes // 4)
+        self._shared: tuple[tuple[SharedPrompt | None, ...], SharedPrompts, SharedAttention] | None = None
 
     @classmethod
     def from_directory(
@@ -129,6 +149,7 @@ class BuiltinSampler(Sampler):
             # They may hold numbers that are not finite.
             self._cache = self._new_cache()
             self._prefixes.clear()
+        self._shared = None
         return [answers[index] for index in range(len(requests))]
 
     def _run(self, waiting: list[_Sequence], answers: dict[int, Sampled | SamplerError]) -> None:
@@ -146,9 +167,11 @@ class BuiltinSampler(Sampler):
                 self._retire(active, answers)
             if not active:
                 continue
-            longest = max(s.length for s in active)
-            self._cache.reserve(batch, longest + 1)
-            logits_BV = self._decoder.decode([s.token_ids[-1] for s in active], [s.length for s in active], self._cache)
+            self._cache.reserve(batch, max(s.row_length for s in active) + 1)
+            logits_BV = self._decoder.decode(
+                [s.token_ids[-1] for s in active], [s.row_length for s in active], self._cache,
+                shared=self._shared_attention(active), shared_lengths=[s.shared_length for s in active],
+            )  # fmt: skip
             for sequence in active:
                 sequence.length += 1
             self._emit(active, logits_BV)
@@ -178,11 +201,40 @@ class BuiltinSampler(Sampler):
                 logits.append(self._decoder.prefill(segments[start:end], self._cache))
                 start, tokens = end, 0
         places = {prompt: place for place, prompt in enumerate(leaders)}
+        shared = self._share(new, {prompt: first + offset for prompt, offset in leaders.items()})
         for offset, sequence in enumerate(new):
             leader = leaders[sequence.request.prompt_ids]
-            if leader != offset:
+            sequence.shared = shared.get(sequence.request.prompt_ids)
+            if leader != offset and sequence.shared is None:
                 self._cache.copy_row(first + leader, first + offset, sequence.length)
         return torch.cat(logits)[[places[s.request.prompt_ids] for s in new]]
+
+    def _share(
+        self, new: Sequence[_Sequence], rows: Mapping[tuple[int, ...], int]
+    ) -> dict[tuple[int, ...], SharedPrompt]:
+        """The prompts of `new` worth sharing, taken out of the cache rows where they were just computed."""
+        if self._decoder.device.type != "cpu":
+            return {}
+        counts = Counter(sequence.request.prompt_ids for sequence in new)
+        return {
+            prompt: SharedPrompt(self._cache.read_row(rows[prompt], len(prompt)))
+            for prompt, count in counts.items()
+            if count >= _SHARED_SEQUENCES and len(prompt) >= _SHARED_TOKENS
+        }
+
+    def _shared_attention(self, active: Sequence[_Sequence]) -> SharedAttention | None:
+        """What the rows share in this step; laid out again only when it is not what it was in the step before."""
+        wanted = tuple(sequence.shared for sequence in active)
+        if not any(wanted):
+            self._shared = None
+            return None
+        if self._shared is None or self._shared[0] != wanted:
+            prompts = [prompt for prompt in dict.fromkeys(wanted) if prompt is not None]
+            # Rows that only moved need no new layout of the prompts.
+            same = self._shared is not None and set(prompts) == {p for p in self._shared[0] if p is not None}
+            layout = self._shared[1] if same and self._shared is not None else SharedPrompts(prompts)
+            self._shared = (wanted, layout, layout.of(wanted))
+        return self._shared[2]
 
     def _continue_prefix(self, prompt: tuple[int, ...], row: int) -> Segment:
         """Fill a cache row with what is known of the prompt; returns the rest, at least its last token."""
@@ -210,10 +262,13 @@ class BuiltinSampler(Sampler):
                 continue
             answers[sequence.index] = answer
             known = (*sequence.request.prompt_ids, *sequence.token_ids)[: sequence.length]
-            self._prefixes.add(known, self._cache.read_row(row, sequence.length))
+            kv_2LKTD = self._cache.read_row(row, sequence.row_length)
+            if sequence.shared is not None:
+                kv_2LKTD = torch.cat((sequence.shared.kv_2LKTD, kv_2LKTD), dim=3)
+            self._prefixes.add(known, kv_2LKTD)
             last = active.pop()
             if last is not sequence:
-                self._cache.copy_row(len(active), row, last.length)
+                self._cache.copy_row(len(active), row, last.row_length)
                 active[row] = last
 
     def _new_cache(self) -> KVCache:

@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 
 from trainer.errors import InfrastructureError
+from trainer.rollout.shared import SharedAttention, attention_with_log_sum
 
 Attend = Callable[[int, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -229,13 +230,13 @@ class Qwen3Decoder:
             y_NC = F.rms_norm(x_NC, norm, layer.attention_norm, shape.eps)
             qkv_NAD = F.linear(y_NC, layer.qkv).view(len(tokens_N), -1, shape.head_dim)
             qk_NAD, v_NKD = qkv_NAD.split_with_sizes((shape.heads + shape.kv_heads, shape.kv_heads), dim=1)
-            qk_NAD = F.rms_norm(qk_NAD, (shape.head_dim,), None, shape.eps) * layer.qk_norm
+            qk_NAD = F.rms_norm(qk_NAD, (shape.head_dim,), None, shape.eps).mul_(layer.qk_norm)
             swapped_NAD = torch.cat((qk_NAD[..., half:], qk_NAD[..., :half]), dim=-1)
-            qk_NAD = qk_NAD * cos_N1D + swapped_NAD * sin_N1D
+            qk_NAD.mul_(cos_N1D).add_(swapped_NAD.mul_(sin_N1D))
             q_NHD, k_NKD = qk_NAD.split_with_sizes((shape.heads, shape.kv_heads), dim=1)
-            x_NC = x_NC + F.linear(attend(index, q_NHD, k_NKD, v_NKD), layer.o)
+            x_NC += F.linear(attend(index, q_NHD, k_NKD, v_NKD), layer.o)
             gate, up = F.linear(F.rms_norm(x_NC, norm, layer.mlp_norm, shape.eps), layer.gate_up).chunk(2, dim=-1)
-            x_NC = x_NC + F.linear(F.silu(gate) * up, layer.down)
+            x_NC += F.linear(F.silu(gate, inplace=True).mul_(up), layer.down)
         return x_NC
 
     def _logits(self, x_NC: torch.Tensor) -> torch.Tensor:
@@ -268,29 +269,42 @@ class Qwen3Decoder:
         x_NC = self._forward(tokens_N, positions_N, attend)
         return self._logits(x_NC[torch.tensor(ends, device=device) - 1])
 
-    def decode(self, tokens: Sequence[int], lengths: Sequence[int], cache: KVCache) -> torch.Tensor:
-        """One step of cache rows 0 … B-1: token i goes to position `lengths[i]`; returns the next logits, `[B, V]`."""
+    def decode(
+        self,
+        tokens: Sequence[int],
+        lengths: Sequence[int],
+        cache: KVCache,
+        *,
+        shared: SharedAttention | None = None,
+        shared_lengths: Sequence[int] = (),
+    ) -> torch.Tensor:
+        """One step of cache rows 0 … B-1: token i goes to place `lengths[i]` of its row; returns the next logits, `[B, V]`.
+
+        With `shared`, a row's tokens come after the `shared_lengths[i]` tokens of its shared prompt.
+        """
         shape, rows, longest = self.shape, len(tokens), max(lengths) + 1
         tokens_B = torch.tensor(tokens, device=self.device)
-        positions_B = torch.tensor(lengths, device=self.device)
+        places_B = torch.tensor(lengths, device=self.device)
+        positions_B = places_B + torch.tensor(shared_lengths, device=self.device) if shared is not None else places_B
         rows_B = torch.arange(rows, device=self.device)
-        self._rope(longest)
+        self._rope(longest + max(shared_lengths, default=0))
         mask: torch.Tensor | None = None
         if min(lengths) + 1 < longest:
-            seen_BT = torch.arange(longest, device=self.device) <= positions_B[:, None]
+            seen_BT = torch.arange(longest, device=self.device) <= places_B[:, None]
             mask = torch.zeros(rows, 1, 1, longest, dtype=self.dtype, device=self.device)
             mask.masked_fill_(~seen_BT[:, None, None], float("-inf"))
 
         def attend(layer: int, q_BHD: torch.Tensor, k_BKD: torch.Tensor, v_BKD: torch.Tensor) -> torch.Tensor:
             k_BKTD, v_BKTD = cache.k[layer], cache.v[layer]
-            k_BKTD[rows_B, :, positions_B] = k_BKD
-            v_BKTD[rows_B, :, positions_B] = v_BKD
+            k_BKTD[rows_B, :, places_B] = k_BKD
+            v_BKTD[rows_B, :, places_B] = v_BKD
+            k_BKTD, v_BKTD = k_BKTD[:rows, :, :longest], v_BKTD[:rows, :, :longest]
             # The G query heads of one key-value head become its query length, so keys and values are read once.
-            out_BKGD = F.scaled_dot_product_attention(
-                q_BHD.reshape(rows, shape.kv_heads, -1, shape.head_dim),
-                k_BKTD[:rows, :, :longest], v_BKTD[:rows, :, :longest], attn_mask=mask,
-            )  # fmt: skip
-            return out_BKGD.reshape(rows, -1)
+            q_BKGD = q_BHD.reshape(rows, shape.kv_heads, -1, shape.head_dim)
+            if shared is None:
+                return F.scaled_dot_product_attention(q_BKGD, k_BKTD, v_BKTD, attn_mask=mask).reshape(rows, -1)
+            own_BKGD, sum_BKG = attention_with_log_sum(q_BKGD, k_BKTD, v_BKTD, mask)
+            return shared.join(layer, q_BKGD, own_BKGD, sum_BKG).reshape(rows, -1)
 
         return self._logits(self._forward(tokens_B, positions_B, attend))
 
