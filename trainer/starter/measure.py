@@ -6,6 +6,7 @@ Prompts use held-out documents. The second half of the prompts shows examples fr
 from __future__ import annotations
 
 import collections
+import functools
 import random
 import re
 import time
@@ -25,6 +26,8 @@ from trainer.rollout.builtin import BuiltinSampler
 from trainer.rollout.engine import Sampled, SampleRequest
 from trainer.rollout.tokens import ChatFormat
 from trainer.starter.data import documents
+from trainer.starter.families import FAMILIES
+from trainer.starter.families.program import LEVELS, Theme
 from trainer.weights import load_tokenizer
 
 PROMPTS = CompactPrompts()
@@ -193,11 +196,27 @@ class Bench:
 
 
 def uses_document(design: Design) -> bool:
-    """Whether a word the program writes with a capital stands in the document."""
+    """Whether a word the program writes with a capital, and that no family writes of its own accord, stands in the document.
+
+    Whole words count, with or without a plural's `s`; `Right` or `Open` in a program is the family's word, whatever the document says.
+    """
     text = f"{design.document.title} {design.document.text}".lower()
-    words = re.findall(r"[A-Z][a-z]{2,}", re.sub(r"[A-Z][a-z]+Env\b", "", design.code))
-    known = {"Start", "Send", "Unclear", "None", "False", "True", "Random", "Env"}
-    return any(re.search(rf"\b{word.lower()}", text) for word in words if word not in known)
+    words = set(re.findall(r"[A-Z][a-z]{2,}", design.code)) - family_words()
+    return any(re.search(rf"\b{word.lower()}(?:s|es)?\b", text) for word in words)
+
+
+@functools.cache
+def family_words() -> frozenset[str]:
+    """Capitalised words the families write whatever the document says: drawn programs' words but the theme's."""
+    theme = Theme("Qqq", "Qqq")
+    rng = random.Random(0)  # noqa: S311 - a seeded stream, not a secret
+    sources = [
+        family.draw(rng, theme=theme, level=level, max_turns=10).source
+        for family in FAMILIES
+        for level in LEVELS
+        for _ in range(10)
+    ]
+    return frozenset(re.findall(r"[A-Z][a-z]{2,}", "\n".join(sources))) - {theme.thing}
 
 
 def measure(directory: Path, settings: Settings, *, threads: int = 1) -> dict[str, Any]:
