@@ -7,8 +7,9 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from trainer.assignments import assignments
 from trainer.config import RunConfig
 from trainer.errors import TrainerError, UserError
 from trainer.presets import load_preset, preset_names, validated, with_overrides
@@ -100,7 +101,7 @@ def _run(options: argparse.Namespace) -> int:
             raise UserError(f"{run.root} has been started before; `resume` goes on with it")
     else:
         config = read_settings(options.config) if options.config else load_preset(options.preset or "demo")
-        run = create(options.run_dir, with_overrides(config, _assignments(options.set)))
+        run = create(options.run_dir, with_overrides(config, assignments(options.set)))
     return _attempt(run)
 
 
@@ -119,7 +120,7 @@ def _fork(options: argparse.Namespace) -> int:
         config = read_settings(options.config)
     else:
         config = load_preset(options.preset) if options.preset else read_config(RunDirectory(options.source))
-    config = with_overrides(config, _assignments(options.set))
+    config = with_overrides(config, assignments(options.set))
     made = fork(options.source, options.run_dir, config=config, checkpoint=options.checkpoint)
     print(f"{options.run_dir}: fork of {made.run} at checkpoint {made.checkpoint}")
     for name, (before, after) in made.changed.items():
@@ -145,7 +146,7 @@ def _validate(options: argparse.Namespace) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
-    config = with_overrides(load_preset(options.preset), _assignments(options.set))
+    config = with_overrides(load_preset(options.preset), assignments(options.set))
     print(json.dumps(config.model_dump(mode="json"), indent=2))
     return 0
 
@@ -154,7 +155,7 @@ def _write_pool(options: argparse.Namespace) -> int:
     from trainer.engines import open_engines
     from trainer.write_pool import write_pool
 
-    config = with_overrides(load_preset(options.preset), _assignments(options.set))
+    config = with_overrides(load_preset(options.preset), assignments(options.set))
     written = write_pool(options.file, config, open_engines, environments=options.environments)
     print(f"{options.file}: {written.environments} environments, {written.added} of them new")
     return 0
@@ -183,20 +184,6 @@ def read_settings(path: Path) -> RunConfig:
     if not isinstance(values, dict):
         raise UserError(f"{path} must hold one JSON object")
     return validated(values["config"] if isinstance(values.get("config"), dict) else values, where=str(path))
-
-
-def _assignments(texts: Sequence[str]) -> dict[str, Any]:
-    """`a.b=VALUE` pairs; VALUE is JSON where it reads as such, else text."""
-    values: dict[str, Any] = {}
-    for text in texts:
-        path, equals, value = text.partition("=")
-        if not equals:
-            raise UserError(f"--set {text}: write it as a.b=VALUE")
-        try:
-            values[path.strip()] = json.loads(value)
-        except ValueError:
-            values[path.strip()] = value
-    return values
 
 
 if __name__ == "__main__":

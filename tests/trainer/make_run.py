@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.trainer.fakes import FakeEngines, fake_config
-from trainer.__main__ import _assignments
+from trainer.assignments import assignments
 from trainer.eventlog import EventLog
 from trainer.presets import with_overrides
 from trainer.progress import Progress
@@ -53,7 +53,7 @@ def main() -> int:
     options = parser.parse_args()
     run = RunDirectory(options.directory)
     engines: OpenEngines = FakeEngines(**(FAULTS if options.faults else {}))
-    values = _assignments(options.set)
+    values = assignments(options.set)
     if options.model:
         from tests.trainer.real import open_tiny_engines
 

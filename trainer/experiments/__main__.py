@@ -1,4 +1,4 @@
-"""`python -m trainer experiments run|report|evaluate|sets|ladder`: the comparison of section "Proof of learning"."""
+"""`python -m trainer experiments run|explore|report|evaluate|sets|ladder`: the comparison of section "Proof of learning"."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from trainer.assignments import assignments
 from trainer.experiments.arms import ARMS, SEEDS, Plan, arm_named
 
 PAGE = Path("docs/experiments.md")
@@ -34,6 +35,13 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--work", type=Path, default=plan.work, help="where runs go on; removed when a result is stored")
     run.add_argument("--keep-runs", action="store_true", help="keep the run directories")
     run.set_defaults(command=_run)
+
+    explore = commands.add_parser("explore", help="try other settings of SPADE, judged by the probe set alone")
+    explore.add_argument("--set", action="append", default=[], metavar="a.b=VALUE", help="change one setting")
+    explore.add_argument("--seeds", nargs="+", type=int, default=[0])
+    explore.add_argument("--results", type=Path, default=plan.results)
+    explore.add_argument("--work", type=Path, default=plan.work)
+    explore.set_defaults(command=_explore)
 
     report = commands.add_parser("report", help="write the page and its charts from the stored results")
     report.add_argument("--results", type=Path, default=plan.results)
@@ -63,15 +71,27 @@ def _run(options: argparse.Namespace) -> int:
     return _report(options.results)
 
 
+def _explore(options: argparse.Namespace) -> int:
+    from trainer.experiments.runner import Comparison, stored_sets
+
+    plan = Plan(results=options.results, work=options.work)
+    comparison = Comparison(plan, stored_sets(), say=lambda text: print(text, flush=True))
+    for seed in options.seeds:
+        comparison.explore(assignments(options.set), seed)
+    return _report(options.results)
+
+
 def _report(results: Path) -> int:
     from trainer.experiments.charts import draw_charts
     from trainer.experiments.report import load_results, report
+    from trainer.experiments.results import read_explorations
 
     notes = NOTES.read_text(encoding="utf-8") if NOTES.exists() else ""
     page = report(
         load_results(results),
         notes=notes,
         plays=Plan().plays,
+        explorations=read_explorations(results),
         charts=lambda model: draw_charts(model, NOTES.parent / "charts", seen_from=PAGE.parent),
     )
     PAGE.write_text(page, encoding="utf-8")

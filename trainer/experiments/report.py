@@ -9,7 +9,7 @@ from pathlib import Path
 
 from trainer.experiments.arms import ARMS, FIXED_POOL, SPADE
 from trainer.experiments.intervals import Interval, interval, t95
-from trainer.experiments.results import UNTOUCHED, Result, Untouched, read_result, read_untouched
+from trainer.experiments.results import UNTOUCHED, Exploration, Result, Untouched, read_result, read_untouched
 
 NONE = "–"
 LAST_ROLLOUTS = 10
@@ -84,7 +84,12 @@ def difference(one: Sequence[Result], other: Sequence[Result], which: str) -> In
 
 
 def report(
-    models: Sequence[ModelResults], *, notes: str, plays: int, charts: Callable[[ModelResults], Sequence[str]]
+    models: Sequence[ModelResults],
+    *,
+    notes: str,
+    plays: int,
+    charts: Callable[[ModelResults], Sequence[str]],
+    explorations: Sequence[Exploration] = (),
 ) -> str:
     """The page. `charts` draws a model's charts and returns their paths as seen from the page."""
     sizes = {name: getattr(models[0].untouched, name).environments if models else NONE for name in ("heldout", "probe")}
@@ -93,7 +98,7 @@ def report(
         parts.append("No result is stored yet.\n")
     for model in models:
         parts.append(_of_model(model, charts(model) if model.results else ()))
-    return "\n".join([*parts, notes.strip() + "\n"])
+    return "\n".join([*parts, *_explorations(explorations), notes.strip() + "\n"])
 
 
 def _of_model(model: ModelResults, charts: Sequence[str]) -> str:
@@ -117,6 +122,29 @@ def _of_model(model: ModelResults, charts: Sequence[str]) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _explorations(explorations: Sequence[Exploration]) -> list[str]:
+    """All that was tried on the probe set, in the order it was tried."""
+    if not explorations:
+        return []
+    rows = [
+        "## Explorations",
+        "",
+        "`python -m trainer experiments explore --set a.b=VALUE`: SPADE with settings changed, one run a line, probe set only.",
+        "",
+        "| model | changed | seed | rollouts: probe win rate | gain |",
+        "|---|---|---|---|---|",
+    ]
+    for one in explorations:
+        changed = ", ".join(f"{name} = {value}" for name, value in one.changed.items()) or "nothing"
+        after = one.probe_curve.get(str(one.rollouts))
+        gained = (
+            None if after is None or one.probe_before is None else Interval(100 * (after - one.probe_before), None, 1)
+        )
+        curve = ", ".join(f"{done}: {_percent(rate)}" for done, rate in one.probe_curve.items())
+        rows.append(f"| `{one.model}` | {changed} | {one.seed} | {curve} | {_signed(gained)} |")
+    return [*rows, ""]
 
 
 def _main_table(model: ModelResults) -> list[str]:

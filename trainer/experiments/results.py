@@ -13,6 +13,7 @@ from trainer.errors import UserError
 
 FORMAT = 1
 UNTOUCHED = "untouched"
+EXPLORATIONS = "explorations.jsonl"
 _T = TypeVar("_T", bound="Stored")
 
 
@@ -65,6 +66,36 @@ class Result(Stored):
     curve: dict[str, list[float | None]]
     train_seconds: float
     evaluate_seconds: float
+
+
+class Exploration(Stored):
+    """One run with other settings, judged by the probe set alone: how settings are chosen without looking at the held-out set."""
+
+    model: str
+    commit: str
+    changed: dict[str, Any]  # dotted setting -> value, over the SPADE arm
+    seed: int
+    rollouts: int
+    probe_before: float | None
+    probe_curve: dict[str, float | None]
+    train_seconds: float
+
+
+def append_exploration(results: Path, exploration: Exploration) -> None:
+    """One more line in the log of explorations."""
+    results.mkdir(parents=True, exist_ok=True)
+    with (results / EXPLORATIONS).open("a", encoding="ascii") as file:
+        file.write(json.dumps(exploration.model_dump(mode="json")) + "\n")
+
+
+def read_explorations(results: Path) -> list[Exploration]:
+    """All explorations, oldest first. Raises `UserError` for a broken line."""
+    path = results / EXPLORATIONS
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        return [Exploration.model_validate_json(line) for line in lines if line.strip()]
+    except ValidationError as error:
+        raise UserError(f"{path} holds a line that is no exploration of this version: {error}") from error
 
 
 def result_path(results: Path, model: str, arm: str, seed: int) -> Path:

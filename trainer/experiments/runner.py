@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +24,15 @@ from trainer.engines import open_engines
 from trainer.errors import InfrastructureError, UserError
 from trainer.eventlog import attempts, read_events
 from trainer.events import FAULTS
-from trainer.experiments.arms import Arm, Plan
+from trainer.experiments.arms import SPADE, Arm, Plan, arm_named
 from trainer.experiments.evaluate import Evaluator, Score
 from trainer.experiments.results import (
     UNTOUCHED,
+    Exploration,
     Rate,
     Result,
     Untouched,
+    append_exploration,
     read_result,
     read_untouched,
     result_path,
@@ -106,6 +108,34 @@ class Comparison:
         if not self.plan.keep_runs:
             shutil.rmtree(run.root, ignore_errors=True)
         return path
+
+    def explore(self, changed: Mapping[str, Any], seed: int) -> Exploration:
+        """Train SPADE with some settings changed and play the probe set only; one more line in the log of explorations."""
+        plan = replace(self.plan, overrides={**self.plan.overrides, **changed})
+        config = plan.config(arm_named(SPADE), seed)
+        directory = resolve_model_path(config.model.path)
+        model = model_fingerprint(directory)
+        run = RunDirectory(plan.work / f"explore-{model}-{settings_fingerprint(dict(changed))}-{seed}")
+        self.say(f"exploring {dict(changed) or 'the preset as it is'}, seed {seed}, in {run.root}")
+        _train(run, config)
+        curve = {"0": _rate(self._play(directory, config, "probe")).win_rate}
+        for done in sorted(int(path.name) for path in run.checkpoints.iterdir() if path.name.isdigit()):
+            curve[str(done)] = _rate(self._play(run.checkpoint(done) / "model", config, "probe")).win_rate
+        found = Exploration(
+            model=model,
+            commit=commit(),
+            changed=dict(changed),
+            seed=seed,
+            rollouts=config.schedule.rollouts,
+            probe_before=curve["0"],
+            probe_curve=curve,
+            train_seconds=facts_of(run)["train_seconds"],
+        )
+        append_exploration(plan.results, found)
+        self.say(f"probe set: {', '.join(f'{done}: {_percent(rate)}' for done, rate in curve.items())}")
+        if not plan.keep_runs:
+            shutil.rmtree(run.root, ignore_errors=True)
+        return found
 
     def _untouched(self, directory: Path, model: str) -> Untouched:
         """Scores of the model before training; measured once per model, sets and playing rules."""
@@ -263,4 +293,8 @@ def _rate(score: Score) -> Rate:
 
 
 def _points(rate: Rate) -> str:
-    return "–" if rate.win_rate is None else f"{100 * rate.win_rate:.1f} %"
+    return _percent(rate.win_rate)
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.1f} %"

@@ -9,7 +9,17 @@ import pytest
 from trainer.errors import UserError
 from trainer.experiments.charts import draw_charts, mean_points
 from trainer.experiments.report import ModelResults, difference, gains, load_results, report
-from trainer.experiments.results import Rate, Result, Untouched, read_result, result_path, write
+from trainer.experiments.results import (
+    Exploration,
+    Rate,
+    Result,
+    Untouched,
+    append_exploration,
+    read_explorations,
+    read_result,
+    result_path,
+    write,
+)
 
 
 def rate(value: float | None, half: float | None = 0.05) -> Rate:
@@ -108,6 +118,22 @@ def test_a_set_that_could_not_be_played_is_not_zero() -> None:
 def test_results_of_different_settings_are_named() -> None:
     assert "different settings stand side by side in: SPADE." in page(SPADE[0], result("spade", 1, 0.4, settings="s2"))
     assert "different settings" not in page(*SPADE)
+
+
+def test_explorations_are_listed_with_what_was_changed_and_what_it_brought(tmp_path: Path) -> None:
+    made = {"model": "aaa", "commit": "c", "seed": 2, "rollouts": 20, "train_seconds": 9.0}
+    one = Exploration(
+        **made, changed={"optim.learning_rate": 0.001}, probe_before=0.25, probe_curve={"0": 0.25, "20": 0.375}
+    )
+    two = Exploration(**made, changed={}, probe_before=0.25, probe_curve={"0": 0.25, "20": None})
+    append_exploration(tmp_path, one)
+    append_exploration(tmp_path, two)
+    text = report([], notes="", plays=8, charts=lambda _: [], explorations=read_explorations(tmp_path))
+    assert "| `aaa` | optim.learning_rate = 0.001 | 2 | 0: 25.0 %, 20: 37.5 % | +12.5 |" in text
+    assert "| `aaa` | nothing | 2 | 0: 25.0 %, 20: – | – |" in text
+    (tmp_path / "explorations.jsonl").write_text("{}\n")
+    with pytest.raises(UserError, match="no exploration of this version"):
+        read_explorations(tmp_path)
 
 
 def test_notes_are_taken_over_and_a_page_without_results_says_so() -> None:

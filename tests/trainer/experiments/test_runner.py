@@ -12,7 +12,7 @@ from trainer.errors import InfrastructureError, UserError
 from trainer.eventlog import EventLog
 from trainer.events import MetricsReported, RolloutFinished, RolloutStarted
 from trainer.experiments.arms import ARMS, FIXED_POOL, SPADE, Plan, arm_named
-from trainer.experiments.results import read_result, read_untouched
+from trainer.experiments.results import read_explorations, read_result, read_untouched
 from trainer.experiments.runner import Comparison, facts_of
 from trainer.experiments.sets import EvaluationSet, load_set
 from trainer.presets import load_preset
@@ -56,6 +56,20 @@ def test_an_experiment_is_trained_evaluated_stored_and_not_done_twice(tmp_path: 
     )
     assert comparison(tmp_path, said).run([arm_named(SPADE)], [5]) == []
     assert said[-1] == "spade, seed 5: there already"
+
+
+@pytest.mark.slow
+def test_an_exploration_is_judged_by_the_probe_set_and_never_sees_the_held_out_one(tmp_path: Path) -> None:
+    said: list[str] = []
+    exploring = comparison(tmp_path, said)
+    blind = Comparison(exploring.plan, {"probe": exploring.sets["probe"]}, said.append)
+    found = blind.explore({"optim.learning_rate": 3e-4}, 1)
+    assert (found.changed, found.seed, found.rollouts) == ({"optim.learning_rate": 3e-4}, 1, 2)
+    assert list(found.probe_curve) == ["0", "1", "2"] and found.probe_before == found.probe_curve["0"]
+    assert read_explorations(tmp_path / "results") == [found]
+    assert not list((tmp_path / "results").glob("*/*.json")), "an exploration is no result"
+    with pytest.raises(UserError, match="there is no setting"):
+        blind.explore({"optim.rate": 1}, 1)
 
 
 def test_every_arm_differs_from_spade_by_its_point_only() -> None:
