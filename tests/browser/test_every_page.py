@@ -52,6 +52,7 @@ def addresses(run: Any) -> list[str]:
 def bench_pages(environment: Any) -> list[str]:
     """Pages of plays, gates and variants, with something on each."""
     from webapp.environments.models import GateRun, PlaySession, Variant
+    from webapp.pools.models import Pool
 
     fault = {
         "kind": "exception",
@@ -88,10 +89,13 @@ def bench_pages(environment: Any) -> list[str]:
         PlaySession.objects.create(
             **common, state="over", status="env_error", replies=[start], actions=["1"], fault=fault
         )
+    pool, _ = Pool.objects.get_or_create(name="tanks", state="building", total=2, tested=1)
+    pool.items.get_or_create(environment=environment, accepted=False, failed_stage="parse", reason="line 3")
     plays = [f"play/{pk}/" for pk in PlaySession.objects.filter(environment=environment).values_list("pk", flat=True)]
     base = f"environments/{environment.key}"
     lineage = [f"{base}/lineage/", f"{base}/diff/?to={environment.key}", "signals/", "rewards/", "ledger/"]
-    return [*lineage, f"{base}/play/", *plays, f"{base}/variants/new/", f"{base}/variants/1/"]
+    pools = ["../../pools/", f"../../pools/{pool.pk}/"]
+    return [*pools, *lineage, f"{base}/play/", *plays, f"{base}/variants/new/", f"{base}/variants/1/"]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

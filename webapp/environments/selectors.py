@@ -79,6 +79,14 @@ def list_environments(
     return page, with_measures(environments=page.rows)
 
 
+def matching_ids(*, run: Run, chosen: EnvironmentFilter, keys: Sequence[str] | None = None) -> list[int]:
+    """Ids of all environments that the filters let through, in the order of the list; with ``keys`` those of the run with these keys."""
+    rows = _narrowed(run, EnvironmentFilter() if keys is not None else chosen)
+    if keys is not None:
+        rows = rows.filter(key__in=list(keys))
+    return list(rows.order_by("-rollout", "slot", "id").values_list("pk", flat=True))
+
+
 def newest_environments(*, run: Run, limit: int) -> list[Listed]:
     """The newest ones that hold."""
     rows = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from django.conf import settings
 from django.contrib import messages
 from django.core.exceptions import BadRequest
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
@@ -44,17 +45,22 @@ def number_in(query: QueryDict, name: str) -> int | None:
     return int(text)
 
 
+def filter_in(query: QueryDict) -> EnvironmentFilter:
+    """The filters of the list that stand in an address. Raises BadRequest."""
+    return EnvironmentFilter(
+        search=query.get("q", "").strip()[:200], skill=query.get("skill", ""), state=query.get("state", ""),
+        flag=query.get("flag", "") if query.get("flag", "") in FLAGS else "", rollout=number_in(query, "rollout"),
+        document=query.get("document", ""),
+    )  # fmt: skip
+
+
 @require_role(Role.VIEWER)
 @require_safe
 def environment_list(request: HttpRequest, run_id: int) -> HttpResponse:
     """Environments of a run, newest set first; filters are in the address."""
     run = access_run(run_id=run_id)
     query = request.GET
-    chosen = EnvironmentFilter(
-        search=query.get("q", "").strip()[:200], skill=query.get("skill", ""), state=query.get("state", ""),
-        flag=query.get("flag", "") if query.get("flag", "") in FLAGS else "", rollout=number_in(query, "rollout"),
-        document=query.get("document", ""),
-    )  # fmt: skip
+    chosen = filter_in(query)
     page, listed = selectors.list_environments(run=run, chosen=chosen, cursor=query.get("after", ""))
     menus = [
         FilterMenu(name="skill", label="skill", values=selectors.skills_of(run=run)),
@@ -67,6 +73,7 @@ def environment_list(request: HttpRequest, run_id: int) -> HttpResponse:
     context = run_context(
         request, run, "environments", page=page, listed=listed, menus=[menu.bound(query) for menu in menus if menu.values],
         chips=chosen_chips(query, ("skill", "state", "flag", "rollout", "document", "q"), FLAGS), search=chosen.search,
+        can_choose="pools" in settings.SPADEWORK_FEATURES and has_role(request.user, Role.REVIEWER),
     )  # fmt: skip
     return render(request, "environments/list.html", dict(context))
 

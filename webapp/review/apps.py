@@ -17,5 +17,6 @@ class ReviewConfig(AppConfig):
 
         fill_place("environment_actions", panels.environment_button)
         fill_place("environment_side", panels.environment_flags)
+        fill_place("environment_lineage", panels.environment_lineage)
         fill_place("episode_actions", panels.episode_button)
         fill_place("episode_top", panels.episode_flags)

@@ -35,6 +35,12 @@ def environment_flags(request: HttpRequest, environment: Environment) -> SafeStr
     return render_to_string("review/_panel.html", context, request=request)
 
 
+def environment_lineage(request: HttpRequest, environment: Environment) -> SafeString:
+    """The environment's flags as a step of its life: kind, severity, who, and whether it stands."""
+    shown = flags_of_environment(environment=environment, reader=signed_in_user(request))
+    return render_to_string("review/_lineage.html", {"shown": shown}, request=request)
+
+
 def episode_button(request: HttpRequest, episode: Episode) -> SafeString:
     """The same button on an episode whose environment is known."""
     return _button(request) if episode.environment_id is not None else SafeString("")

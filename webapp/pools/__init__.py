@@ -1,0 +1,1 @@
+"""Environments put together and exported as a pool."""
