@@ -32,12 +32,14 @@ def review_addresses() -> list[str]:
 def addresses(run: Any) -> list[str]:
     environment = run.environments.filter(superseded=False).order_by("-rollout", "slot").first()
     episode = run.episodes.filter(environment=environment, arm="hinted").first()
+    other = run.episodes.filter(environment=environment, arm="unhinted").first()
     base = f"/runs/{run.pk}"
     candidate, document = run.candidates.first(), run.corpusdocuments.first()
     inside = (
         "", "charts/", "environments/", "candidates/?verdict=all", "memory/", "corpus/", "regret/", "episodes/", "checkpoints/",
         "config/", "log/", "system/", f"environments/{environment.key}/", f"episodes/{episode.pk}/", f"candidates/{candidate.key}/",
-        f"corpus/{document.pk}/", f"pairs/{environment.key}/{episode.play}/", *bench_pages(environment),
+        f"corpus/{document.pk}/", f"pairs/{environment.key}/{episode.play}/",
+        f"episodes/{episode.pk}/?find=distance", f"beside/?left={episode.pk}&right={other.pk}", *bench_pages(environment),
     )  # fmt: skip
     return [
         "/runs/",

@@ -13,7 +13,8 @@ READ = (
     "list", "compare", "compare_series", "compare_csv", "queue", "system", "system_series",
     "row", "page", "head", "progress", "latest", "charts", "series", "series_csv", "checkpoints", "config", "config_json", "log",
     "log_file", "environments", "environment", "environment_code", "candidates", "candidate", "memory", "corpus", "document", "regret",
-    "regret_series", "episodes", "episode", "episode_turns", "episode_raw", "pair", "play_new", "gate_runs", "play", "play_board",
+    "regret_series", "episodes", "episode", "episode_turns", "episode_raw", "pair", "episode_tokens", "beside",
+    "play_new", "gate_runs", "play", "play_board",
     "variant", "lineage", "environment_diff", "signals", "rewards", "ledger",
 )  # fmt: skip
 ACT = (("act", "stop"), ("act", "pause"), ("act", "checkpoint"), ("environment_judge", "quarantine"), ("edit", ""))
@@ -41,9 +42,15 @@ def address(run: Any, name: str, act: str = "") -> str:
         "variant_new": [run.pk, environment.key], "variant": [run.pk, environment.key, bench(environment)[0]],
         "play": [run.pk, bench(environment)[1]], "play_board": [run.pk, bench(environment)[1]], "play_act": [run.pk, bench(environment)[1]],
         "document": [run.pk, run.corpusdocuments.first().pk], "episode": [run.pk, episode.pk], "episode_turns": [run.pk, episode.pk],
+        "episode_tokens": [run.pk, episode.pk],
         "episode_raw": [run.pk, episode.pk], "pair": [run.pk, environment.key, episode.play], "act": [run.pk, act],
     }  # fmt: skip
-    query = f"?to={environment.key}" if name == "environment_diff" else ""
+    queries = {
+        "environment_diff": f"?to={environment.key}",
+        "episode_tokens": "?turn=0",
+        "beside": f"?left={episode.pk}&right={episode.key}",
+    }
+    query = queries.get(name, "")
     return reverse(f"runs:{name}", args=arguments.get(name, [run.pk])) + query
 
 

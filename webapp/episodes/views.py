@@ -16,12 +16,14 @@ from webapp.core.chips import FilterMenu, chosen_chips
 from webapp.environments.selectors import access_environment
 from webapp.environments.views import number_in
 from webapp.episodes import selectors
+from webapp.episodes.finding import HITS_SHOWN, find_in_transcript
 from webapp.episodes.models import Episode
 from webapp.episodes.selectors import STATUSES, TURNS_A_PAGE, EpisodeFilter, Pair
 from webapp.runs.models import Run
 from webapp.runs.page import run_context
 from webapp.runs.selectors import access_run
 
+FIND_CHARS = 200
 _WORDS = {status: status.replace("_", " ") for status in STATUSES} | {"fault": "any fault"}
 
 
@@ -50,15 +52,20 @@ def episode_list(request: HttpRequest, run_id: int) -> HttpResponse:
 @require_role(Role.VIEWER)
 @require_safe
 def episode_page(request: HttpRequest, run_id: int, episode_id: int) -> HttpResponse:
-    """One transcript; its first turns, more on request."""
+    """One transcript; its first turns (with ``?turn=`` those around that one), more on request; ``?find=`` lists where a text occurs."""
     run = access_run(run_id=run_id)
     episode = selectors.access_episode(run=run, episode_id=episode_id)
-    turns = selectors.read_turns(episode=episode)
-    more = episode.turns > len(turns)
+    wanted = number_in(request.GET, "turn") or 1
+    start = max(0, min(wanted, episode.turns) - 1) // TURNS_A_PAGE * TURNS_A_PAGE
+    turns = selectors.read_turns(episode=episode, start=start)
+    following = start + len(turns)
+    more = episode.turns > following
     pair = _pair_address(run, episode)
+    find = request.GET.get("find", "").strip()[:FIND_CHARS]
     context = run_context(
-        request, run, "episodes", episode=episode, turns=turns, next_turn=len(turns) if more else None, pair_url=pair,
-        final=None if more else selectors.final_observation(episode=episode),
+        request, run, "episodes", episode=episode, turns=turns, next_turn=following if more else None, pair_url=pair,
+        final=None if more else selectors.final_observation(episode=episode), earlier=max(1, start - TURNS_A_PAGE + 1) if start else None,
+        find=find, hits=find_in_transcript(episode=episode, text=find), hits_limit=HITS_SHOWN,
     )  # fmt: skip
     return render(request, "episodes/page.html", dict(context))
 
