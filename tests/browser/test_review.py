@@ -171,22 +171,35 @@ def test_many_items_are_labelled_by_keyboard(page: Any, queue: Any, patience: in
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_queue_pages_are_clean_and_accessible(scheme: str, page: Any, queue: Any) -> None:
+def test_review_pages_with_something_on_them_are_clean_and_accessible(scheme: str, page: Any, queue: Any) -> None:
+    from webapp.accounts.models import User
+    from webapp.review import services
+    from webapp.review.models import FlagKind
+    from webapp.review.services import Pointer, Wish
+
     page.emulate_media(color_scheme=scheme)
-    found: dict[str, list[str]] = {}
     item = queue.items.order_by("-score", "id").first()
-    for address in (
-        "/review/queues/",
-        "/review/queues/new/",
-        f"/review/queues/{queue.pk}/",
-        f"/review/items/{item.pk}/",
-    ):
+    actor, kind, pointer = User.objects.get(), FlagKind.objects.get(key="shortcut"), Pointer(first_line=3, last_line=5)
+    for wish, subject in ((Wish(act="quarantine"), "lines"), (Wish(), "environment")):
+        options = {"wish": wish, "subject": subject, "pointer": pointer, "comment": "any word wins"}
+        elsewhere(
+            lambda given=options: services.place_flag(
+                actor=actor, environment_id=item.environment_id, kind_id=kind.pk, **given
+            )
+        )
+    environment = f"/runs/{queue.run_id}/environments/{item.environment.key}/"
+    found: dict[str, list[str]] = {}
+    queues = ("/review/queues/", "/review/queues/new/", f"/review/queues/{queue.pk}/", f"/review/items/{item.pk}/")
+    for address in ("/review/", "/review/flags/", *queues, environment):
         page.goto(address)
         page.wait_for_load_state("networkidle")
         if address.startswith("/review/items/"):
             page.keyboard.press("Enter")  # reserve it, so that the label form is there
             page.get_by_text("What is it?").wait_for()
-        for width in (1280, 820):
+        if address == environment:
+            page.keyboard.press("f")
+            page.locator("#flag-dialog").wait_for()
+        for width in (820, 1280):
             page.set_viewport_size({"width": width, "height": 900})
             if page.evaluate("() => document.documentElement.scrollWidth - innerWidth") > 0:
                 found.setdefault(address, []).append(f"scrolls sideways at {width}")

@@ -15,7 +15,7 @@ from webapp.review import services
 from webapp.review.effects import state_of, trained_before
 from webapp.review.errors import ReviewRefused
 from webapp.review.models import Effect, Flag, FlagKind
-from webapp.review.selectors import flags_of_environment, place_of, proposals, withheld
+from webapp.review.selectors import FlagFilter, flags_of_environment, narrowed, place_of, withheld
 from webapp.review.services import Pointer, Wish
 from webapp.runs.models import Command, Event, Run
 
@@ -113,7 +113,7 @@ def test_a_reviewers_quarantine_is_a_proposal_until_an_operator_puts_it_into_eff
     flag: Any, person: Any, run: Any
 ) -> None:
     placed = flag("reviewer", wish=QUARANTINE)
-    assert list(proposals()) == [placed]
+    assert list(narrowed(FlagFilter(state="proposed"))) == [placed]
     assert not Command.objects.exists()
     with pytest.raises(ReviewRefused, match="role operator"):
         services.put_into_effect(actor=person("reviewer"), flag_id=placed.pk)
@@ -124,7 +124,7 @@ def test_a_reviewers_quarantine_is_a_proposal_until_an_operator_puts_it_into_eff
     )  # fmt: skip
     assert command.reason == f"flag {placed.pk}: answer leaked in observation, major"
     assert state(effect) == "asked"
-    assert not proposals().exists()
+    assert not narrowed(FlagFilter(state="proposed")).exists()
     with pytest.raises(ReviewRefused, match="nothing that could be put"):
         services.put_into_effect(actor=person("operator"), flag_id=placed.pk)
     assert Command.objects.count() == 1

@@ -9,7 +9,7 @@ import pytest
 
 from webapp.environments.models import Environment, RegretPoint
 from webapp.episodes.models import Episode, Transcript
-from webapp.review.signals import BY_KEY, SIGNALS, Reason, reasons_for, robust_z, suspicion_of
+from webapp.review.signals import BY_KEY, SIGNALS, Reason, reasons_for, spread_of, suspicion_of
 
 pytestmark = pytest.mark.django_db
 Play = tuple[list[str], list[str]]  # observations and actions, one of each a turn
@@ -140,9 +140,15 @@ def test_a_leaky_hint_counts_in_full_and_the_gates_measure_by_its_share(plays: A
 
 
 def test_the_robust_z_is_not_moved_by_the_outlier_itself() -> None:
-    # Median 3, absolute deviations 2 1 0 1 97, their median 1: (100 − 3) / 1.4826.
-    assert robust_z(100.0, [1.0, 2.0, 3.0, 4.0, 100.0]) == pytest.approx(97 / 1.4826)
-    assert robust_z(5.0, [3.0, 3.0, 3.0, 5.0]) is None
+    # Median 3, absolute deviations 2 2 1 1 0 0 1 1 97, their median 1: (100 − 3) / 1.4826.
+    spread = spread_of([1.0, 1.0, 2.0, 2.0, 3.0, 4.0, 4.0, 100.0, 3.0])
+    assert spread.median == 3.0
+    assert spread.z(100.0) == pytest.approx(97 / 1.4826)
+
+
+def test_lengths_that_are_all_alike_or_few_have_no_outlier() -> None:
+    assert spread_of([3.0] * 8 + [5.0]).z(5.0) is None
+    assert spread_of([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 700.0]) is None
 
 
 def test_a_program_far_longer_than_the_others_is_found(ingested: Callable[..., Any]) -> None:

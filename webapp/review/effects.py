@@ -32,11 +32,6 @@ class EffectState:
     detail: str = ""
     tone: str = "none"
 
-    @property
-    def is_waiting(self) -> bool:
-        """The trainer has not answered yet."""
-        return self.tone == "wait"
-
 
 def is_read_by_a_trainer(environment: Environment) -> bool:
     """Whether a command about the environment will ever be read: at once, or when the run is resumed."""

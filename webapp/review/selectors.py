@@ -154,11 +154,6 @@ def _in_state(state: str) -> Q:
     return Q(withdrawn_at=None)
 
 
-def proposals() -> QuerySet[Flag]:
-    """Flags whose wish waits for somebody who may act on runs."""
-    return Flag.objects.filter(_in_state("proposed"), run__deleted_at=None)
-
-
 def withheld(*, environments: QuerySet[Environment]) -> QuerySet[Environment]:
     """Those of ``environments`` that exports leave out and queues do not offer: quarantined or purged by a flag and not undone."""
     held = Effect.objects.filter(act__in=WITHHOLDING, undone_at=None).values("environment")

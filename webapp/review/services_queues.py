@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from django.db import transaction
@@ -134,7 +134,7 @@ def add_by_hand(*, actor: User, queue_id: int, environment_id: int) -> QueueItem
     if QueueItem.objects.filter(queue=queue, environment=environment).exists():
         raise ReviewRefused(f"{environment} is in {queue} already.")
     reasons = signals.reasons_for(run=queue.run, environments=[environment])[environment.pk]
-    item = _add(queue, environment, reasons, actor)
+    (item,) = _add(queue, {environment: reasons}, actor)
     record(actor=actor, action="queue.item_added", target=queue, detail={"environment": environment.key})
     return item
 
@@ -154,26 +154,29 @@ def _add_suspicious(queue: Queue, run: Run, batch: Sequence[Environment]) -> int
     out = set(withheld(environments=Environment.objects.filter(run=run)).values_list("pk", flat=True))
     fresh = [environment for environment in batch if environment.pk not in there | out]
     found = signals.reasons_for(run=run, environments=fresh) if queue.signals else {one.pk: [] for one in fresh}
-    added = 0
+    chosen = {}
     for environment in fresh:
         reasons = [reason for reason in found[environment.pk] if reason.signal in queue.signals]
-        if queue.signals and (not reasons or signals.suspicion_of(reasons) < queue.threshold):
-            continue
-        _add(queue, environment, reasons, None)
-        added += 1
-    return added
+        if not queue.signals or (reasons and signals.suspicion_of(reasons) >= queue.threshold):
+            chosen[environment] = reasons
+    return len(_add(queue, chosen, None))
 
 
-def _add(queue: Queue, environment: Environment, reasons: Sequence[signals.Reason], actor: User | None) -> QueueItem:
-    item = QueueItem.objects.create(
-        queue=queue,
-        environment=environment,
-        score=signals.suspicion_of(reasons),
-        reasons=[reason.as_json() for reason in reasons],
-        added_by=actor,
+def _add(queue: Queue, chosen: Mapping[Environment, Sequence[signals.Reason]], actor: User | None) -> list[QueueItem]:
+    """Items with their places, in two inserts whatever their number."""
+    items = QueueItem.objects.bulk_create(
+        QueueItem(
+            queue=queue,
+            environment=environment,
+            score=signals.suspicion_of(reasons),
+            reasons=[reason.as_json() for reason in reasons],
+            added_by=actor,
+        )
+        for environment, reasons in chosen.items()
     )
-    Review.objects.bulk_create([Review(item=item, place=place) for place in range(queue.reviewers_per_item)])
-    return item
+    places = range(queue.reviewers_per_item)
+    Review.objects.bulk_create(Review(item=item, place=place) for item in items for place in places)
+    return items
 
 
 def _locked(queue_id: int) -> Queue:

@@ -143,11 +143,26 @@ def signs_of_wins(wins: Sequence[_Win]) -> list[Reason]:
     return signs
 
 
-def robust_z(value: float, values: Sequence[float]) -> float | None:
-    """Distance from the median in robust standard deviations (1.4826 times the median absolute deviation); None where that is 0."""
-    middle = statistics.median(values)
-    spread = statistics.median(abs(one - middle) for one in values) * _MAD_TO_SIGMA
-    return (value - middle) / spread if spread > 0 else None
+@dataclass(frozen=True, kw_only=True)
+class Spread:
+    """Median of some values and their robust standard deviation: 1.4826 times the median absolute deviation."""
+
+    median: float
+    sigma: float
+
+    def z(self, value: float) -> float | None:
+        """Distance from the median in robust standard deviations; None where those are 0."""
+        return (value - self.median) / self.sigma if self.sigma > 0 else None
+
+
+def spread_of(values: Iterable[float]) -> Spread | None:
+    """The spread of the values; None for fewer than are needed to call one an outlier."""
+    known = sorted(values)
+    if len(known) < _ENOUGH_TO_COMPARE:
+        return None
+    middle = statistics.median(known)
+    deviation = statistics.median(abs(one - middle) for one in known)
+    return Spread(median=middle, sigma=deviation * _MAD_TO_SIGMA)
 
 
 def _wins_of(environments: Sequence[Environment]) -> dict[int, list[_Win]]:
@@ -156,18 +171,20 @@ def _wins_of(environments: Sequence[Environment]) -> dict[int, list[_Win]]:
         cursor.execute(
             r"""
             WITH won AS (
-                SELECT episode.id, episode.environment_id, episode.seed, episode.turns AS length, transcript.turns AS body,
-                       coalesce(transcript.turns->-1->>'action', '') AS action,
+                SELECT episode.id, episode.environment_id, episode.seed, episode.turns AS length,
                        row_number() OVER (PARTITION BY episode.environment_id ORDER BY episode.id) AS place
                 FROM episodes_episode AS episode
                 JOIN environments_environment AS environment ON environment.id = episode.environment_id
-                JOIN episodes_transcript AS transcript ON transcript.episode_id = episode.id
                 WHERE episode.environment_id = ANY(%(environments)s) AND episode.superseded = environment.superseded
                   AND episode.arm = 'unhinted' AND episode.status = 'won' AND episode.turns > 0
+            ), read AS (
+                SELECT won.*, transcript.turns AS body, coalesce(transcript.turns->-1->>'action', '') AS action
+                FROM won JOIN episodes_transcript AS transcript ON transcript.episode_id = won.id
+                WHERE won.place <= %(most)s
             ), told AS (
                 SELECT *, left(action, 7) = '\boxed{' AS boxed,
                        lower(btrim(substr(action, 8, greatest(length(action) - 8, 0)))) AS content
-                FROM won WHERE place <= %(most)s
+                FROM read
             )
             SELECT id, environment_id, seed, length, left(action, 300), boxed,
                    CASE WHEN boxed AND length(content) BETWEEN %(least)s AND 300 THEN (
@@ -214,41 +231,27 @@ def _leaks(environments: Sequence[Environment]) -> list[tuple[int, Reason]]:
 
 def _outliers(run: Run, environments: Sequence[Environment]) -> list[tuple[int, Reason]]:
     """The farther out of two lengths: of the program, and of its episodes in tokens."""
-    programs = dict(
-        Environment.objects.filter(run=run, superseded=False)
-        .annotate(length=Length("code"))
-        .values_list("pk", "length")
-    )
+    holds = Environment.objects.filter(run=run, superseded=False)
+    programs = dict(holds.annotate(length=Length("code")).values_list("pk", "length"))
     plays = dict(
         Episode.objects.filter(run=run, superseded=False, environment__isnull=False)
         .values_list("environment_id")
         .annotate(mean=Avg("total_tokens"))
         .values_list("environment_id", "mean")
     )
+    lengths = (
+        ("its program has {:.0f} characters, the median is {:.0f}", programs, spread_of(programs.values())),
+        ("its episodes have {:.0f} tokens, the median is {:.0f}", plays, spread_of(plays.values())),
+    )
     found = []
     for environment in environments:
-        worst = max(
-            (
-                _outlier(environment.pk, programs, "program", "characters"),
-                _outlier(environment.pk, plays, "episodes", "tokens"),
-            ),
-            key=lambda one: one[0],
-        )
-        if worst[0] > _OUTLIER_Z:
-            strength = min(1.0, worst[0] / _OUTLIER_FULL_Z)
-            found.append((environment.pk, Reason(signal="outlier_length", strength=strength, text=worst[1])))
+        worst, words = 0.0, ""
+        for sentence, of_all, spread in lengths:
+            length = of_all.get(environment.pk)
+            score = spread.z(length) if spread is not None and length is not None else None
+            if spread is not None and score is not None and abs(score) > worst:
+                worst, words = abs(score), sentence.format(length, spread.median)
+        if worst > _OUTLIER_Z:
+            strength = min(1.0, worst / _OUTLIER_FULL_Z)
+            found.append((environment.pk, Reason(signal="outlier_length", strength=strength, text=words)))
     return found
-
-
-def _outlier(key: int, lengths: dict[int, Any], what: str, unit: str) -> tuple[float, str]:
-    """Absolute robust z and a sentence; 0 where nothing can be said."""
-    if key not in lengths or len(lengths) < _ENOUGH_TO_COMPARE:
-        return 0.0, ""
-    values = [float(value) for value in lengths.values()]
-    score = robust_z(float(lengths[key]), values)
-    if score is None:
-        return 0.0, ""
-    verb = "have" if what == "episodes" else "has"
-    own, middle = float(lengths[key]), statistics.median(values)
-    text = f"its {what} {verb} {own:.0f} {unit}, the median is {middle:.0f}"
-    return abs(score), text
