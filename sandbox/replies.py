@@ -11,6 +11,7 @@ from sandbox.limits import Limits
 from sandbox.results import EpisodeHandle, Opened, Stepped
 
 _STAGES = frozenset({"parse", "load", "reset", "step", "end", "solution", "measure"})
+_MEASURES = {"lines", "state_variables"}
 
 
 class BadReply(Exception):
@@ -31,6 +32,8 @@ def _clean(value: Any, cap_chars: int) -> str:
 def _observation(value: Any, limits: Limits) -> str:
     if type(value) is not str or not 0 < len(value) <= limits.observation_chars or not is_clean(value):
         raise BadReply("an observation is missing, too long, or not clean text")
+    if value.isspace():
+        raise BadReply("an observation is empty")
     return value
 
 
@@ -38,8 +41,8 @@ def _info(value: Any, limits: Limits) -> dict[str, float]:
     if type(value) is not dict or len(value) > limits.info_entries:
         raise BadReply("info is not a short dictionary")
     for key, number in value.items():
-        if len(key) > 64 or type(number) is not float or not math.isfinite(number):
-            raise BadReply("info holds something that is not a finite number")
+        if len(key) > 64 or not is_clean(key) or type(number) is not float or not math.isfinite(number):
+            raise BadReply("info holds something that is not a finite number under a clean name")
     return value
 
 
@@ -56,7 +59,8 @@ def fault_of(reply: Any, limits: Limits) -> EnvironmentFault | None:
     if reply[0] != "fault" or len(reply) != 7:
         raise BadReply("the reply has the wrong shape")
     _, kind, stage, message, line, trace, printed = reply
-    if kind not in FAULT_KINDS or stage not in _STAGES:
+    # A list or dictionary in their place cannot even be looked up.
+    if type(kind) is not str or kind not in FAULT_KINDS or type(stage) is not str or stage not in _STAGES:
         raise BadReply("the fault has an unknown kind or stage")
     if line is not None and (type(line) is not int or not 0 <= line < 10**9):
         raise BadReply("the line is not a number")
@@ -104,14 +108,20 @@ def solution_of(reply: list[Any], limits: Limits) -> list[str] | None:
         return None
     if type(actions) is not list or not 0 < len(actions) <= limits.solution_actions:
         raise BadReply("the solution is not a list of actions")
-    return [_text(action, limits.action_chars) for action in actions]
+    if not all(type(action) is str and len(action) <= limits.action_chars and is_clean(action) for action in actions):
+        raise BadReply("an action of the solution is too long, or not clean text")
+    return actions
 
 
 def measures_of(reply: list[Any], limits: Limits) -> dict[str, float]:
     """The source measures; raises `BadReply`."""
     if not 2 <= len(reply) <= 3:
         raise BadReply("the reply to measure has the wrong shape")
-    return _info(reply[1], limits)
+    measures = _info(reply[1], limits)
+    # Under any other name it would stand beside what the gates measured.
+    if set(measures) != _MEASURES:
+        raise BadReply("the measures have the wrong names")
+    return measures
 
 
 def class_name_of(reply: list[Any]) -> str:

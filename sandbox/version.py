@@ -147,7 +147,13 @@ class Version:
             return
         self.last_used = loop.time()
         for job, answer in zip(jobs, answers, strict=True):
-            self._settle(job, self._judge(job.item, answer))
+            try:
+                result = self._judge(job.item, answer)
+            except Exception as failure:  # noqa: BLE001
+                # A reply nobody thought of: the caller must hear of it instead of waiting for ever.
+                self._fail([job], HostError(f"judging a reply failed: {type(failure).__name__}: {failure}"))
+            else:
+                self._settle(job, result)
         if self._queue:
             self.pump()
 
@@ -253,6 +259,8 @@ class Version:
         """The live worker with the program loaded and all episodes in it; raises `EnvironmentFault` or `HostError`."""
         if self.worker is not None and self.worker.usable:
             return self.worker
+        # One that ended between calls (a program's alarm can do that) still holds a socket and a page here.
+        await self.drop_worker()
         killed = 0
         while killed < _ATTEMPTS:
             worker = await self._start_worker(self)

@@ -1,4 +1,4 @@
-"""Host side of one worker: one frame at a time, one deadline per call, end-of-file as the proof of death."""
+"""Host side of one worker: one frame at a time, one deadline per call, the zygote's word as the proof of death."""
 
 from __future__ import annotations
 
@@ -67,6 +67,7 @@ class WorkerLink:
         self._on_frame: FrameHandler | None = None
         self._gone: asyncio.Future[None] = self._loop.create_future()
         self._sequence = 0
+        self._status: int | None = None
         self._closed = False
         self._violated = False
         self._impatience = 0
@@ -251,10 +252,12 @@ class WorkerLink:
         _, index, stage = self.progress()
         causes = {TimeoutError: "timeout", ProtocolError: "protocol"}
         cause = next((name for kind, name in causes.items() if isinstance(error, kind)), "ended")
-        if cause != "ended":
-            await self._kill()
-        status = await self._zygote.exit_status(self._pid, self._limits.close_s) if cause == "ended" else None
-        if (
+        detail = str(error)
+        status = await self._exit_status() if cause == "ended" else None
+        if cause == "ended" and status is None and self._zygote.alive:
+            # Closing its socket looks like an end, and would be nobody's fault.
+            cause, detail = "protocol", "it closed its channel and lives"
+        elif (
             cause == "ended"
             and status in (None, -9)
             and self._zygote.group is not None
@@ -262,20 +265,26 @@ class WorkerLink:
         ):
             cause = "memory"
         await self.close()
-        return WorkerLost(cause, index, _STAGES[stage] if stage < len(_STAGES) else "step", status, str(error))
+        return WorkerLost(cause, index, _STAGES[stage] if stage < len(_STAGES) else "step", status, detail)
+
+    async def _exit_status(self) -> int | None:
+        """Exit code (negative: signal) once the zygote has told it; None when it does not in `close_s` seconds."""
+        if self._status is None:
+            self._status = await self._zygote.exit_status(self._pid, self._limits.close_s)
+        return self._status
 
     async def _kill(self) -> None:
-        """SIGKILL, confirmed by end-of-file; a zygote that does not do it is killed with all its workers."""
-        if self._gone.done():
+        """SIGKILL, confirmed by the zygote, or by end-of-file when that is gone; a zygote that does not do it is killed
+        with all its workers. End-of-file alone proves nothing: a program can close its socket and live on."""
+        if self._status is not None:
             return
         self._zygote.kill(self._pid)
-        for last_resort in (False, True):
-            done, _ = await asyncio.wait((self._gone,), timeout=self._limits.close_s)
-            if done:
-                return
-            if not last_resort:
-                self._zygote.destroy()
-        raise HostError(f"worker {self._pid} could not be killed")
+        if await self._exit_status() is not None:
+            return
+        self._zygote.destroy()
+        done, _ = await asyncio.wait((self._gone,), timeout=self._limits.close_s)
+        if not done:
+            raise HostError(f"worker {self._pid} could not be killed")
 
     async def close(self) -> None:
         """Kill the worker if it lives, and free what belongs to it. Twice is allowed."""
@@ -284,7 +293,6 @@ class WorkerLink:
         self._closed = True
         try:
             await self._kill()
-            await self._zygote.exit_status(self._pid, self._limits.close_s)
         finally:
             self._loop.remove_reader(self._channel.fileno())
             self._loop.remove_writer(self._channel.fileno())

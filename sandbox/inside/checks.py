@@ -111,6 +111,6 @@ def check_solution(value: Any, cap_actions: int, cap_chars: int) -> list[str] | 
     actions = [str(item) if type(item) in (int, float) else item for item in value]
     if not all(type(item) is str and 0 < len(item) <= cap_chars for item in actions):
         return None
-    if any(re.search("[\ud800-\udfff]", item) for item in actions):
+    if not all(is_clean(item) for item in actions):
         return None
     return actions

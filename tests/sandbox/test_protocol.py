@@ -108,18 +108,21 @@ class _FakeZygote:
     """Stands for the zygote of a worker that is only a socket: a kill closes the worker's end."""
 
     tier = "sealed"
+    alive = True
 
     def __init__(self, theirs: socket.socket) -> None:
         self.theirs = theirs
+        self.status: int | None = None
 
     def kill(self, _pid: int) -> None:
         self.theirs.close()
+        self.status = -9
 
     def destroy(self) -> None:
-        self.theirs.close()
+        self.kill(0)
 
     async def exit_status(self, _pid: int, _wait_s: float) -> int | None:
-        return None
+        return self.status
 
 
 async def _answer_with(data: bytes, then_close: bool) -> Any:
