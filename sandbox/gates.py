@@ -109,9 +109,11 @@ class Examination:
     ) -> list[_Play]:
         """Play all seeds in lockstep; `choose(index, play)` gives the next action or None to stop that episode."""
         opened = await self._open(environment, seeds)
+        # What a program shows or proposes decides how long an action grows; a player's has an end.
+        longest = self._host.limits.action_chars
         for _ in range(turns):
             moves = [
-                (episode.episode, action, play)
+                (episode.episode, action[:longest], play)
                 for index, (episode, play) in enumerate(opened)
                 if not play.over and (action := choose(index, play)) is not None
             ]
@@ -307,7 +309,14 @@ def _boxed(action: str) -> str:
 def _shows(observation: str, actions: Sequence[str]) -> bool:
     """Whether the last solution action stands in the first observation as a whole word (two characters at least)."""
     inner = re.sub(r"^\\boxed\{(.*)\}$", r"\1", actions[-1].strip())
-    return len(inner) > 1 and re.search(rf"(?<!\w){re.escape(inner)}(?!\w)", observation) is not None
+    # By hand: a pattern made of a program's text would stay, compiled, in the host's cache of patterns.
+    start = observation.find(inner) if len(inner) > 1 else -1
+    while start >= 0:
+        around = observation[max(0, start - 1) : start], observation[start + len(inner) : start + len(inner) + 1]
+        if not any(character.isalnum() or character == "_" for character in around):
+            return True
+        start = observation.find(inner, start + 1)
+    return False
 
 
 def _compare(first: _Play, second: _Play) -> None:

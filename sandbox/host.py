@@ -56,6 +56,7 @@ class SandboxHost:
         self._versions: dict[int, Version] = {}
         self._next_version = 0
         self._closing: set[asyncio.Task[None]] = set()
+        self._being_started: set[int] = set()
         self._closed = False
         self._group: ControlGroup | None = None
         self._may_override = not only and minimum_tier == TIERS[-1]
@@ -113,7 +114,14 @@ class SandboxHost:
 
     async def _start_worker(self, version: Version) -> WorkerLink:
         await self._make_room(version)
-        flavour = flavour_of(version.source)
+        # Counted from here on: many that start at the same time must not all see the same free place.
+        self._being_started.add(version.number)
+        try:
+            return await self._start_in(flavour_of(version.source))
+        finally:
+            self._being_started.discard(version.number)
+
+    async def _start_in(self, flavour: str) -> WorkerLink:
         problems: list[str] = []
         # The tier is proven, so a failure now is a killed process or a passing shortage: try again, then say so.
         for _ in range(_ATTEMPTS):
@@ -142,7 +150,12 @@ class SandboxHost:
             await asyncio.sleep(0.01)
 
     def _live_workers(self, apart_from: Version) -> int:
-        return sum(1 for v in self._versions.values() if v is not apart_from and v.worker is not None)
+        held = (
+            v.worker is not None or v.number in self._being_started
+            for v in self._versions.values()
+            if v is not apart_from
+        )
+        return sum(held)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -183,6 +196,7 @@ class SandboxHost:
         self, requests: Sequence[tuple[EnvironmentHandle, int, int]]
     ) -> list[Opened | EnvironmentFault]:
         """Open one episode per (environment, seed, max_turns), answers in order; raises `HostError`."""
+        requests = list(requests)
         found = []
         for environment, seed, max_turns in requests:
             self._check_whole(seed, 0, 2**_SEED_BITS - 1, "seed")
@@ -341,7 +355,10 @@ class SandboxHost:
     @staticmethod
     def _check_whole(value: int, low: int, high: int, name: str) -> None:
         if type(value) is not int or not low <= value <= high:
-            raise HostError(f"{name} must be an int in [{low}, {high}], not {value!r}")
+            # The interpreter itself refuses to write an integer of thousands of digits.
+            huge = isinstance(value, int) and value.bit_length() > 512
+            shown = f"one of {value.bit_length()} bits" if huge else repr(value)
+            raise HostError(f"{name} must be an int in [{low}, {high}], not {shown}")
 
     def _check_action(self, action: str) -> str:
         """The action, lone surrogates replaced: a model's text must not be able to break a frame."""

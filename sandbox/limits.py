@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass, field
 
@@ -61,8 +62,10 @@ class Limits:
     def __post_init__(self) -> None:
         """Raise `ValueError` naming the field when a limit cannot work."""
         for name, value in vars(self).items():
-            if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
                 raise ValueError(f"Limits.{name} must be a positive number, not {value!r}")
+            if type(value) is float and type(self).__annotations__[name] == "int":
+                raise ValueError(f"Limits.{name} must be a whole number, not {value!r}")
         if self.step_hard_s <= self.step_soft_s:
             raise ValueError(f"Limits.step_hard_s ({self.step_hard_s}) must exceed step_soft_s ({self.step_soft_s})")
 
@@ -87,3 +90,10 @@ class GuessRule:
 
     seeds: int = 20
     largest_rate: float = 0.15
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for a rule that nothing or everything would pass by mistake."""
+        if type(self.seeds) is not int or self.seeds < 1:
+            raise ValueError(f"GuessRule.seeds must be at least 1, not {self.seeds!r}")
+        if not isinstance(self.largest_rate, int | float) or not 0 <= self.largest_rate <= 1:
+            raise ValueError(f"GuessRule.largest_rate must lie in [0, 1], not {self.largest_rate!r}")

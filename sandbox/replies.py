@@ -59,8 +59,8 @@ def fault_of(reply: Any, limits: Limits) -> EnvironmentFault | None:
     if reply[0] != "fault" or len(reply) != 7:
         raise BadReply("the reply has the wrong shape")
     _, kind, stage, message, line, trace, printed = reply
-    # A list or dictionary in their place cannot even be looked up.
-    if type(kind) is not str or kind not in FAULT_KINDS or type(stage) is not str or stage not in _STAGES:
+    # A list or dictionary in place of the stage cannot even be looked up.
+    if kind not in FAULT_KINDS or type(stage) is not str or stage not in _STAGES:
         raise BadReply("the fault has an unknown kind or stage")
     if line is not None and (type(line) is not int or not 0 <= line < 10**9):
         raise BadReply("the line is not a number")

@@ -91,6 +91,7 @@ class Version:
         self._flight: list[Job] = []
         self._carrier: WorkerLink | None = None
         self._repair: asyncio.Task[None] | None = None
+        self._preparing = False
         self._next_episode = 0
 
     # --- calls ------------------------------------------------------------------------------------------------------
@@ -112,7 +113,7 @@ class Version:
     @property
     def idle(self) -> bool:
         """True when its worker could be put to sleep without loss."""
-        return not (self.episodes or self._queue or self._flight) and self._repair is None
+        return not (self.episodes or self._queue or self._flight or self._preparing) and self._repair is None
 
     def pump(self) -> None:
         """Send the next frame unless one is on its way; start or replace the worker first when there is none.
@@ -261,6 +262,14 @@ class Version:
             return self.worker
         # One that ended between calls (a program's alarm can do that) still holds a socket and a page here.
         await self.drop_worker()
+        # While it loads it looks idle, but must not be put to sleep to make room for another.
+        self._preparing = True
+        try:
+            return await self._prepared()
+        finally:
+            self._preparing = False
+
+    async def _prepared(self) -> WorkerLink:
         killed = 0
         while killed < _ATTEMPTS:
             worker = await self._start_worker(self)

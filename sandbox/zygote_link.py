@@ -134,6 +134,10 @@ class ZygoteLink:
             message = json.loads(data)
             if "ready" in message and not self._ready.done():
                 self._ready.set_result(message)
+            elif "error" in message:
+                refused = self._forks.pop(message["id"], None)
+                if refused is not None and not refused.done():
+                    refused.set_exception(HostError(f"the zygote cannot fork: {message['error']}"))
             elif "id" in message:
                 self._exits[message["pid"]] = self._loop.create_future()
                 future = self._forks.pop(message["id"], None)

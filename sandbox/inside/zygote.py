@@ -70,8 +70,13 @@ class Zygote:
                 descriptors.frombytes(payload[: len(payload) - len(payload) % 4])
         message = json.loads(data)
         if message["op"] == "fork":
-            pid = self._fork(list(descriptors))
-            self._send({"id": message["id"], "pid": pid})
+            try:
+                pid = self._fork(list(descriptors))
+            except OSError as error:
+                # No process or no memory left: this worker is not to be had, the others live on.
+                self._send({"id": message["id"], "error": os.strerror(error.errno or 0)})
+            else:
+                self._send({"id": message["id"], "pid": pid})
         elif message["op"] == "kill" and message["pid"] in self._children:
             # Our own unreaped child, so the number cannot have been reused.
             os.kill(message["pid"], signal.SIGKILL)
@@ -90,7 +95,12 @@ class Zygote:
 
     def _fork(self, descriptors: list[int]) -> int:
         own_pid = os.getpid()
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError:
+            for descriptor in descriptors:
+                os.close(descriptor)
+            raise
         if pid == 0:
             code = 70
             try:

@@ -21,12 +21,13 @@ from sandbox.isolation.syscalls import ARCHITECTURES, Architecture
 # process. `write` reaches only the descriptors the worker was given; `rt_sigaction` and timers reach only itself.
 ALLOWED: tuple[str, ...] = (
     "read", "write", "close", "lseek", "poll", "ppoll", "select", "pselect6", "brk", "munmap", "mremap", "madvise",
-    "rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "sigaltstack", "sched_yield", "nanosleep", "clock_nanosleep",
-    "clock_gettime", "clock_getres", "gettimeofday", "time", "times", "getitimer", "setitimer", "getpid", "gettid",
-    "getppid", "getuid", "geteuid", "getgid", "getegid", "getrusage", "getrlimit", "sysinfo", "uname", "futex",
-    "set_robust_list", "rseq", "membarrier", "getcpu", "sched_getaffinity", "getrandom", "restart_syscall", "exit",
+    "rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "sigaltstack", "sched_yield", "nanosleep", "gettimeofday", "time",
+    "times", "getitimer", "setitimer", "getpid", "gettid", "getppid", "getuid", "geteuid", "getgid", "getegid", "getrusage",
+    "getrlimit", "sysinfo", "uname", "futex", "set_robust_list", "rseq", "getcpu", "getrandom", "restart_syscall", "exit",
     "exit_group",
 )  # fmt: skip
+# Allowed for the caller itself: a negative clock is another process's processor time, and tells that it exists.
+CLOCKS: tuple[str, ...] = ("clock_gettime", "clock_getres", "clock_nanosleep")
 # What a zygote needs besides: to fork workers, hand them their descriptors, put their layers on, and end and reap them.
 # The interpreter looks at descriptors by `fstat`, which newer C libraries ask as `newfstatat`; no file can be opened.
 ZYGOTE_TOO: tuple[str, ...] = (
@@ -47,6 +48,7 @@ _NR, _ARCH, _ARGS = 0, 4, 16
 _X32_BIT = 0x40000000
 _ANY_NAMESPACE = 0x7E020080  # CLONE_NEWUSER, -PID, -NET, -NS, -UTS, -IPC, -CGROUP, -TIME
 _PROT_EXEC = 4
+_NEGATIVE = 0x80000000
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 1, 38, 22, 2
 
 _Instruction = tuple[int, int, int, int]
@@ -63,10 +65,12 @@ def this_architecture() -> Architecture:
 def worker_filter(architecture: Architecture) -> bytes:
     """BPF program of a sealed worker for one architecture."""
     numbers = architecture.numbers
-    program = [*_opening(architecture), *_allow(numbers, ALLOWED), *_no_executable_memory(numbers)]
-    # Reading limits is harmless; a new-limit pointer (third argument, both words) must be null.
+    program = [*_opening(architecture), *_allow(numbers, ALLOWED), *_within_itself(numbers)]
+    # Reading one's own limits is harmless: the process must be 0, a new-limit pointer (third argument, both words) null.
     program += [
-        (_JEQ, 0, 6, numbers["prlimit64"]),
+        (_JEQ, 0, 8, numbers["prlimit64"]),
+        (_LD_W_ABS, 0, 0, _ARGS),
+        (_JEQ, 0, 5, 0),
         (_LD_W_ABS, 0, 0, _ARGS + 2 * 8),
         (_JEQ, 0, 3, 0),
         (_LD_W_ABS, 0, 0, _ARGS + 2 * 8 + 4),
@@ -80,7 +84,7 @@ def worker_filter(architecture: Architecture) -> bytes:
 def zygote_filter(architecture: Architecture) -> bytes:
     """BPF program of a zygote: what its workers may, and to fork them; no files, no sockets, no programs, no namespaces."""
     numbers = architecture.numbers
-    program = [*_opening(architecture), *_allow(numbers, (*ALLOWED, *ZYGOTE_TOO)), *_no_executable_memory(numbers)]
+    program = [*_opening(architecture), *_allow(numbers, (*ALLOWED, *ZYGOTE_TOO)), *_within_itself(numbers)]
     program += [
         (_JEQ, 0, 4, numbers["clone"]),
         (_LD_W_ABS, 0, 0, _ARGS),
@@ -119,14 +123,15 @@ def _allow(numbers: dict[str, int], names: Sequence[str]) -> list[_Instruction]:
     return program
 
 
-def _no_executable_memory(numbers: dict[str, int]) -> list[_Instruction]:
-    """Third argument, low word: protection bits. Executable memory is refused."""
+def _within_itself(numbers: dict[str, int]) -> list[_Instruction]:
+    """No executable memory, no clock and no processors of another process: bits of an argument's low word are refused."""
     program: list[_Instruction] = []
-    for name in ("mmap", "mprotect"):
+    refused = [("mmap", 2, _PROT_EXEC), ("mprotect", 2, _PROT_EXEC), *((name, 0, _NEGATIVE) for name in CLOCKS)]
+    for name, argument, bits in (*refused, ("sched_getaffinity", 0, 0xFFFFFFFF)):
         program += [
             (_JEQ, 0, 4, numbers[name]),
-            (_LD_W_ABS, 0, 0, _ARGS + 2 * 8),
-            (_JSET, 0, 1, _PROT_EXEC),
+            (_LD_W_ABS, 0, 0, _ARGS + argument * 8),
+            (_JSET, 0, 1, bits),
             (_RET, 0, 0, _ERRNO | errno.EPERM),
             (_RET, 0, 0, _ALLOW),
         ]

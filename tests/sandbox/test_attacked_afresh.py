@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import gc
+import math
 import os
+import socket
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from sandbox import EnvironmentFault, Limits, Opened, Sandbox, Stepped
+from sandbox import EnvironmentFault, GuessRule, HostError, Limits, Opened, Sandbox, SandboxHost, Stepped, replies
+from sandbox.gates import _shows
+from sandbox.inside.zygote import Zygote
 from sandbox.isolation.tiers import TIERS
 from sandbox.replies import BadReply, measures_of
-from tests.sandbox.conftest import open_one, step_one
+from sandbox.zygote_link import ZygoteLink
+from tests.sandbox.conftest import QUICK, open_one, step_one
 from tests.sandbox.processes import descriptors, processes_of, wait_until
+from tests.sandbox.programs import GUESS
 
 # A program that writes its worker's answers itself: it finds the worker and the frame's number up the stack.
 FORGER = """
@@ -71,7 +80,9 @@ def test_a_program_that_closes_its_channel_and_lives_on_is_killed_and_blamed(tie
 
 
 def test_a_program_that_closes_its_channel_between_calls_is_killed_with_its_environment(box: Sandbox) -> None:
-    program = DEAF.replace('return "begin", {}', "sys.modules['signal'].signal(14, lambda *_: deaf(0)); return 'begin', {}")
+    program = DEAF.replace(
+        'return "begin", {}', "sys.modules['signal'].signal(14, lambda *_: deaf(0)); return 'begin', {}"
+    )
     before = len(processes_of(os.getpid()))
     handle = box.load(program)
     (opened,) = box.reset_many([(handle, 1, 5)])
@@ -90,18 +101,20 @@ class LeaverEnv:
     def reset(self, seed=None): return "begin", {}
     def step(self, action):
         signal.signal(signal.SIGALRM, lambda *_: os._exit(0))
+        signal.setitimer(signal.ITIMER_REAL, 0.5)
         return "soon", 0.0, False, False, {}
 """
     handle = box.load(program)
     (opened,) = box.reset_many([(handle, 1, 9)])
     assert isinstance(opened, Opened)
+    living = len(processes_of(os.getpid()))
     gc.collect()
     gc.disable()  # the leak hid behind the collector
     before, started = descriptors(), box.statistics()["workers_started"]
     try:
-        for turn in range(1, 4):
+        for _ in range(3):
             assert isinstance(step_one(box, opened.episode), Stepped)
-            time.sleep(0.2)
+            assert wait_until(lambda: len(processes_of(os.getpid())) == living - 1)
         assert box.statistics()["workers_started"] == started + 2
         assert descriptors() == before
     finally:
@@ -129,8 +142,6 @@ def test_a_forged_reply_is_refused_and_nobody_waits_for_ever(box: Sandbox, reply
 
 
 def test_a_reply_that_breaks_the_judge_reaches_its_caller(box: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sandbox import HostError, replies
-
     def broken(*_: Any) -> Stepped:
         raise TypeError("nobody thought of this")
 
@@ -148,4 +159,139 @@ def test_a_solution_with_control_characters_is_none(box: Sandbox) -> None:
 def test_measures_of_the_source_cannot_pass_for_those_of_the_gates(measures: dict[str, float]) -> None:
     with pytest.raises(BadReply, match="wrong names"):
         measures_of(["ok", measures], Limits())
-    assert measures_of(["ok", {"lines": 3.0, "state_variables": 1.0}], Limits()) == {"lines": 3.0, "state_variables": 1.0}
+    assert measures_of(["ok", {"lines": 3.0, "state_variables": 1.0}], Limits()) == {
+        "lines": 3.0,
+        "state_variables": 1.0,
+    }
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_a_program_learns_nothing_of_another_process(tier: str) -> None:
+    # Where the process namespace is shared, these calls told which processes exist and how much time they had used.
+    program = f"""
+import os, resource, time
+class WatcherEnv:
+    def __init__(self, max_turns=5, **kwargs): pass
+    def reset(self, seed=None): return "begin", {{}}
+    def step(self, action):
+        seen = []
+        for pid in (os.getppid(), {os.getpid()}):
+            for ask in (lambda: os.sched_getaffinity(pid), lambda: time.clock_gettime((~pid << 3) | 2),
+                        lambda: time.clock_getres((~pid << 3) | 2), lambda: resource.prlimit(pid, resource.RLIMIT_AS)):
+                try: seen.append(ask())
+                except PermissionError: pass
+        own = os.sched_getaffinity(0), time.process_time(), time.thread_time(), resource.getrlimit(resource.RLIMIT_AS)
+        return f"{{seen}} {{all(own)}}", 0.0, False, False, {{}}
+"""
+    with Sandbox(QUICK, tier, only=True) as box:
+        answer = step_one(box, open_one(box, program))
+        assert isinstance(answer, Stepped)
+        assert answer.observation == "[] True"
+
+
+_LONG = """
+class LongEnv:
+    def __init__(self, max_turns=5, **kwargs): pass
+    def reset(self, seed=None):
+        self.turn = 0
+        return f"{random.Random(seed).random()} " + WORDS + r"\\boxed{" + "\\u2026" * 15000 + "}", {}
+    def step(self, action):
+        self.turn += 1
+        return f"{self.turn} {action[:20]!r}" + WORDS + r"\\boxed{" + "\\u2026" * 15000 + "}", 0.0, False, self.turn > 4, {}
+    def solution(self): return ["x" * 100_000]
+WORDS = " ".join(["w" * 40] * 100)
+"""
+
+
+def test_a_program_that_makes_the_player_write_too_much_is_judged_and_not_the_machine(box: Sandbox) -> None:
+    # 15,000 placeholders filled with words of 40 letters, and a solution that is too long once it is boxed.
+    report = box.examine(_LONG)
+    outcomes = {stage.stage: stage.outcome for stage in report.stages}
+    assert (outcomes["not-guessable"], outcomes["solvable"]) == ("passed", "failed")
+
+
+def test_many_programs_loaded_at_the_same_time_keep_to_the_number_of_workers() -> None:
+    most = 0
+    stop = threading.Event()
+    others = set(processes_of(os.getpid()))
+
+    def watch() -> None:
+        nonlocal most
+        while not stop.is_set():
+            most = max(most, len(set(processes_of(os.getpid())) - others))
+            time.sleep(0.02)
+
+    async def load_all() -> None:
+        host = SandboxHost(Limits(max_workers=2), "landlock", only=True)
+        await host.start()
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        try:
+            await asyncio.gather(*(host.load(GUESS) for _ in range(12)))
+        finally:
+            stop.set()
+            watcher.join()
+            await host.close()
+
+    asyncio.run(load_all())
+    assert most <= 1 + 2 + 1  # the zygote, two workers, one that is just being reaped
+
+
+def test_a_zygote_that_cannot_fork_says_so_and_lives_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full() -> int:
+        raise BlockingIOError(errno.EAGAIN, "no process left")
+
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    zygote = Zygote.__new__(Zygote)
+    zygote._control = theirs
+    monkeypatch.setattr(os, "fork", full)
+
+    async def ask() -> None:
+        ours.setblocking(False)
+        link = ZygoteLink(None, ours, "plain", "sealed")  # type: ignore[arg-type]
+        asked = asyncio.ensure_future(link.fork())
+        await asyncio.sleep(0)
+        before = descriptors()
+        assert zygote._serve_one()
+        assert descriptors() == before
+        with pytest.raises(HostError, match="the zygote cannot fork: Resource temporarily unavailable"):
+            await asked
+        asyncio.get_running_loop().remove_reader(ours.fileno())
+
+    asyncio.run(ask())
+    ours.close()
+    theirs.close()
+
+
+def test_requests_may_be_any_iterable_and_senseless_numbers_are_told(box: Sandbox) -> None:
+    handle = box.load(GUESS)
+    opened = box.reset_many((handle, seed, 5) for seed in (1, 2))  # type: ignore[arg-type]
+    assert [type(answer) for answer in opened] == [Opened, Opened]
+    with pytest.raises(HostError, match=r"seed must be an int in .* not one of 19932 bits"):
+        box.reset_many([(handle, 10**6000, 5)])
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"batch_items": 1.5}, {"open_files": 2.0}, {"room_s": math.inf}, {"load_s": math.nan}]
+)
+def test_a_limit_that_would_break_the_host_later_is_refused(wrong: dict[str, Any]) -> None:
+    # Half a call to a frame raised in a callback, and the caller waited for ever.
+    with pytest.raises(ValueError, match=f"Limits.{next(iter(wrong))} must be a"):
+        Limits(**wrong)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"seeds": 0}, {"seeds": -1}, {"seeds": True}, {"largest_rate": math.nan}, {"largest_rate": 1.5}]
+)
+def test_a_guess_rule_that_judges_nothing_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=f"GuessRule.{next(iter(wrong))} must"):
+        GuessRule(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("observation", "action", "shown"),
+    [("say word now", "word", True), ("say sword now", "word", False), ("swords, word", r"\boxed{word}", True),
+     ("a_word", "word", False), ("word", "word", True), ("7", "7", False), ("", "word", False)],
+)  # fmt: skip
+def test_a_shown_answer_is_found_as_a_whole_word(observation: str, action: str, shown: bool) -> None:
+    assert _shows(observation, [action]) is shown

@@ -38,7 +38,7 @@ def verdict(program: bytes, audit: int, number: int, *arguments: int) -> int:
 @pytest.mark.parametrize("machine", BOTH, ids=lambda machine: machine.name)
 def test_the_filter_allows_its_list_and_nothing_else(machine: Architecture) -> None:
     program = seccomp.worker_filter(machine)
-    special = {"mmap", "mprotect", "prlimit64"}
+    special = {"mmap", "mprotect", "prlimit64", "sched_getaffinity", *seccomp.CLOCKS}
     for number in range(600):
         names = [name for name, its in machine.numbers.items() if its == number]
         answer = verdict(program, machine.audit, number)
@@ -74,6 +74,23 @@ def test_executable_memory_and_new_limits_are_refused(machine: Architecture) -> 
             assert verdict(program, machine.audit, machine.numbers[name], 0, 4096, protection) == answer
     for pointer, answer in ((0, ALLOW), (0x1000, ERRNO | 1), (1 << 32, ERRNO | 1)):
         assert verdict(program, machine.audit, machine.numbers["prlimit64"], 0, 7, pointer) == answer
+
+
+@pytest.mark.parametrize("machine", BOTH, ids=lambda machine: machine.name)
+def test_nothing_is_told_of_another_process(machine: Architecture) -> None:
+    for program in (seccomp.worker_filter(machine), seccomp.zygote_filter(machine)):
+        for name in ("clock_gettime", "clock_getres", "clock_nanosleep"):
+            for clock, answer in (
+                (1, ALLOW),
+                (11, ALLOW),
+                ((~4242 << 3 | 2) & 0xFFFFFFFF, ERRNO | 1),
+                (2**64 - 6, ERRNO | 1),
+            ):
+                assert verdict(program, machine.audit, machine.numbers[name], clock) == answer
+        assert verdict(program, machine.audit, machine.numbers["sched_getaffinity"], 0) == ALLOW
+        assert verdict(program, machine.audit, machine.numbers["sched_getaffinity"], 4242) == ERRNO | 1
+    program = seccomp.worker_filter(machine)
+    assert verdict(program, machine.audit, machine.numbers["prlimit64"], 4242, 7, 0) == ERRNO | 1
 
 
 @pytest.mark.parametrize("machine", BOTH, ids=lambda machine: machine.name)
