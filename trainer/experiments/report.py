@@ -10,6 +10,7 @@ from pathlib import Path
 from trainer.experiments.arms import ARMS, FIXED_POOL, SPADE
 from trainer.experiments.intervals import Interval, interval, t95
 from trainer.experiments.results import UNTOUCHED, Exploration, Result, Untouched, read_result, read_untouched
+from trainer.experiments.sets import SET_NAMES, load_set
 
 NONE = "–"
 LAST_ROLLOUTS = 10
@@ -92,7 +93,7 @@ def report(
     explorations: Sequence[Exploration] = (),
 ) -> str:
     """The page. `charts` draws a model's charts and returns their paths as seen from the page."""
-    sizes = {name: getattr(models[0].untouched, name).environments if models else NONE for name in ("heldout", "probe")}
+    sizes = {str(name): len(load_set(name).environments) for name in SET_NAMES}
     parts = [_HEAD.format(plays=plays, **sizes)]
     if not models:
         parts.append("No result is stored yet.\n")

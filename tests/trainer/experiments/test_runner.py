@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from trainer.engines import open_engines
 from trainer.errors import InfrastructureError, UserError
-from trainer.eventlog import EventLog
+from trainer.eventlog import EventLog, read_events
 from trainer.events import MetricsReported, RolloutFinished, RolloutStarted
 from trainer.experiments.arms import ARMS, FIXED_POOL, SPADE, Plan, arm_named
 from trainer.experiments.results import read_explorations, read_result, read_untouched
@@ -17,6 +18,7 @@ from trainer.experiments.runner import Comparison, facts_of
 from trainer.experiments.sets import EvaluationSet, load_set
 from trainer.presets import load_preset
 from trainer.provenance import model_fingerprint
+from trainer.run import attempt, create
 from trainer.rundir import RunDirectory
 from trainer.weights import STARTER_DIRECTORY
 
@@ -35,11 +37,23 @@ def comparison(root: Path, said: list[str], **plan: Any) -> Comparison:
     return Comparison(made, {"probe": small("probe"), "heldout": small("heldout")}, said.append)
 
 
+def stopped_run(comparison: Comparison, model: str) -> None:
+    """What an interrupted command leaves behind: a run directory whose first attempt was stopped."""
+    plan, spade = comparison.plan, arm_named(SPADE)
+    settings = plan.fingerprint(spade, {name: programs.fingerprint for name, programs in comparison.sets.items()})
+    run = create(plan.work / f"{model}-{settings}-spade-5", plan.config(spade, 5))
+    run.control.write_text(json.dumps({"id": "c1", "attempt": 1, "action": "stop"}) + "\n")
+    assert attempt(run, open_engines) == 0
+    assert [e["payload"]["state"] for e in read_events(run, 1) if e["kind"] == "run_state"][-1] == "stopped"
+
+
 @pytest.mark.slow
 def test_an_experiment_is_trained_evaluated_stored_and_not_done_twice(tmp_path: Path) -> None:
     said: list[str] = []
-    (path,) = comparison(tmp_path, said).run([arm_named(SPADE)], [5])
     model = model_fingerprint(STARTER_DIRECTORY)
+    stopped_run(comparison(tmp_path, said), model)
+    (path,) = comparison(tmp_path, said).run([arm_named(SPADE)], [5])
+    assert any(text.startswith("spade, seed 5: going on in ") for text in said)
     assert path == tmp_path / "results" / model / "spade-5.json"
     result = read_result(path)
     assert (result.arm, result.seed, result.model, result.rollouts) == ("spade", 5, model, 2)
