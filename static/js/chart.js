@@ -30,7 +30,7 @@
   class Chart {
     constructor(figure) {
       this.figure = figure;
-      this.spec = JSON.parse(document.getElementById(figure.dataset.chart).textContent);
+      this.spec = JSON.parse(figure.dataset.spec ?? document.getElementById(figure.dataset.chart).textContent);
       this.model = new app.ChartData(this.spec, Number(figure.dataset.every) || 1);
       this.plotArea = figure.querySelector("[data-plot]");
       this.legend = figure.querySelector("[data-legend]");

@@ -90,10 +90,16 @@
   if (tools) setUpTools(tools);
   else options.x = document.querySelector("[data-charts-x]")?.dataset.chartsX || options.x; // pages whose points are moments
 
-  for (const figure of document.querySelectorAll("[data-chart]")) {
-    charts.push(new app.Chart(figure));
-    seen.observe(figure);
+  // Also those that come while one scrolls: a page with thousands of metrics holds only what was in view.
+  function adopt() {
+    for (const figure of document.querySelectorAll("[data-chart]:not([data-adopted])")) {
+      figure.dataset.adopted = "yes";
+      charts.push(new app.Chart(figure));
+      seen.observe(figure);
+    }
   }
+  adopt();
+  document.addEventListener("htmx:load", adopt);
   document.addEventListener("themechange", () => {
     for (const chart of charts) {
       if (chart.isLoaded) chart.rebuild();

@@ -153,3 +153,26 @@ def test_runs_are_chosen_in_the_list_and_drawn_together(page: Any, synthetic: Ca
     assert f"hide={other.pk}" in page.url
     page.reload()
     expect(page.locator(f'[data-run-toggle="{other.pk}"]')).not_to_be_checked()
+
+
+def test_panels_come_when_they_are_scrolled_to(page: Any, synthetic: Callable[..., Any]) -> None:
+    run = synthetic()
+    run.begin(2)
+    MetricPoint.objects.bulk_create(
+        [
+            MetricPoint(run=run.run, attempt=1, rollout=rollout, name=f"wide/{index:03d}", value=1.0)
+            for index in range(200)
+            for rollout in (0, 1)
+        ]
+    )
+    page.goto(f"{run.url}charts/")
+    wait_for_points(page, 2)
+    assert page.locator("[data-chart]").count() < 60
+    last = page.locator('[data-chart="wide/199"]')
+    while not last.count():
+        page.locator(".charts-later").last.scroll_into_view_if_needed()
+        page.wait_for_timeout(100)
+    last.scroll_into_view_if_needed()
+    page.wait_for_function("() => document.querySelector('[data-chart=\"wide/199\"]').dataset.points === '2'")
+    page.goto(f"{run.url}charts/?metric=wide/199")
+    expect(page.locator("[data-chart]")).to_have_count(1)

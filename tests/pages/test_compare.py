@@ -30,7 +30,7 @@ def test_a_run_keeps_its_own_colour_and_gives_way_only_to_an_older_one() -> None
 def test_the_page_has_a_line_a_run_in_every_chart(ingested: Callable[..., Any], viewer: Client) -> None:
     first, second = two(ingested)
     page = viewer.get("/runs/compare/", {"run": [first.pk, second.pk]})
-    top = page.context["groups"][0]
+    top = page.context["pieces"][0]
     entropy = next(chart for chart in top.charts if chart.key == "top-entropy")
     assert [(line.run, line.label) for line in entropy.series] == [(str(first.pk), "first"), (str(second.pk), "second")]
     assert len({line.color for line in entropy.series}) == 2
@@ -38,8 +38,41 @@ def test_the_page_has_a_line_a_run_in_every_chart(ingested: Callable[..., Any], 
     assert [(line.label, line.dash) for line in arms.series] == [
         ("first, unhinted", False), ("first, hinted", True), ("second, unhinted", False), ("second, hinted", True),
     ]  # fmt: skip
-    keys = [chart.key for group in page.context["groups"] for chart in group.charts]
+    keys = [chart.key for piece in page.context["pieces"] for chart in piece.group.charts]
     assert len(keys) == len(set(keys))
+
+
+def test_three_thousand_metrics_of_ten_runs_open_at_once_and_come_as_they_are_scrolled_to(viewer: Client) -> None:
+    """Case 13 of the known bugs: pages of other tools that mounted every panel at once froze."""
+    from webapp.runs.models import MetricPoint
+
+    runs = [new_run(name=f"wide {index}", slug=f"wide-{index}") for index in range(10)]
+    names = [f"env/skill_{index:04d}/regret" for index in range(3_000)]
+    MetricPoint.objects.bulk_create(
+        [MetricPoint(run=run, attempt=1, rollout=0, name=name, value=1.0) for run in runs for name in names],
+        batch_size=5_000,
+    )
+    page = viewer.get("/runs/compare/", {"run": [run.pk for run in runs]})
+    assert len(page.content) < 200_000
+    env = page.context["pieces"][1]
+    assert (env.group.key, len(env.group.charts), env.charts, env.following) == ("env", 3_000, (), 0)
+    piece = viewer.get(f"{page.context['piece_url']}&group=env&from=2976")
+    html = piece.content.decode()
+    assert html.count("<figure") == 24
+    assert "charts-later" not in html
+    alone = viewer.get(f"/runs/{runs[0].pk}/charts/")
+    assert alone.content.decode().count("<figure") == 48
+    assert "&amp;group=env&amp;from=48" in alone.content.decode()
+    found = viewer.get(f"/runs/{runs[0].pk}/charts/", {"metric": "SKILL_0123"})
+    assert found.content.decode().count("<figure") == 1
+
+
+@pytest.mark.parametrize(
+    "query", ["group=nothing", "group=loss&from=-1", "group=loss&from=x", "group=loss&from=99999999999"]
+)
+def test_charts_that_are_not_there_are_not_found(query: str, run: Any, viewer: Client) -> None:
+    assert viewer.get(f"/runs/{run.pk}/charts/?{query}").status_code == 404
+    assert viewer.get(f"/runs/compare/?run={run.pk}&{query}").status_code == 404
 
 
 def test_points_come_for_every_run_and_metric(ingested: Callable[..., Any], viewer: Client) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -14,6 +15,8 @@ PER_REGENERATION = (
 )  # fmt: skip
 #: Measured only in rollouts in which designs come due.
 WHEN_DUE = ("designer/", "advantage/designer", "reward/designer")
+#: Panels that are sent at a time.
+PIECE = 48
 #: Fractions far below 1, which an axis from 0 to 1 would flatten.
 SMALL_FRACTIONS = ("policy/", "sampler_gap/")
 TITLES = {
@@ -69,6 +72,11 @@ class Chart:
         return asdict(self)
 
     @property
+    def spec_json(self) -> str:
+        """The same as text, for an attribute: fragments that htmx fetches may not hold script elements."""
+        return json.dumps(self.spec)
+
+    @property
     def names(self) -> list[str]:
         """Every metric the panel needs."""
         return [name for one in self.series for name in (one.name, one.band) if name]
@@ -111,6 +119,37 @@ class ChartGroup:
     key: str
     title: str
     charts: tuple[Chart, ...]
+
+
+def matching(names: Sequence[str], text: str) -> list[str]:
+    """The names that have the text in them, whatever its case; all of them without a text."""
+    return [name for name in names if text.lower() in name.lower()]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Piece:
+    """Some panels of a group, from the one numbered ``start`` on; ``following`` is where the next piece starts, None at the end."""
+
+    group: ChartGroup
+    charts: tuple[Chart, ...]
+    following: int | None
+
+
+def piece_of(group: ChartGroup, *, start: int, size: int = PIECE) -> Piece:
+    """At most ``size`` panels: a page with thousands of metrics draws them as they come into view."""
+    end = start + size
+    return Piece(group=group, charts=group.charts[start:end], following=end if end < len(group.charts) else None)
+
+
+def first_pieces(groups: Sequence[ChartGroup], *, size: int = PIECE) -> list[Piece]:
+    """What a page holds from the start: the first ``size`` panels over all groups; of the other groups nothing yet."""
+    pieces: list[Piece] = []
+    left = size
+    for group in groups:
+        piece = piece_of(group, start=0, size=max(0, left))
+        pieces.append(piece)
+        left -= len(piece.charts)
+    return pieces
 
 
 def charts_of(names: Sequence[str]) -> list[ChartGroup]:

@@ -9,10 +9,11 @@ from typing import Any
 from django.db.models import Q
 from django.http import Http404
 
-from webapp.runs.chartlist import OVERVIEW_CHARTS, Chart, ChartGroup, ChartSeries, charts_of
+from webapp.runs.chartlist import OVERVIEW_CHARTS, Chart, ChartGroup, ChartSeries, charts_of, matching
 from webapp.runs.forms import sections, setting_text, setting_value
-from webapp.runs.models import MetricPoint, Run
+from webapp.runs.models import Run
 from webapp.runs.overview import Figure, figures_of
+from webapp.runs.series import metric_names
 
 MAX_RUNS = 20
 COLORS = 10
@@ -66,16 +67,11 @@ def colors_of(run_ids: Sequence[int]) -> dict[int, int]:
     return taken
 
 
-def charts_for(*, compared: Sequence[Compared]) -> list[ChartGroup]:
-    """What runs are judged by first, then every metric that any of them reported; one line a run in each panel."""
-    names = (
-        MetricPoint.objects.filter(run__in=[one.run for one in compared])
-        .order_by("name")
-        .values_list("name", flat=True)
-        .distinct()
-    )
-    first = ChartGroup(key="top", title="At a glance", charts=OVERVIEW_CHARTS)
-    groups = [first, *charts_of(list(names))]
+def charts_for(*, compared: Sequence[Compared], text: str = "") -> list[ChartGroup]:
+    """What runs are judged by first, then every metric with ``text`` in its name that any of them reported; a line a run in each."""
+    names = sorted({name for one in compared for name in metric_names(run=one.run)})
+    found = charts_of(matching(names, text))
+    groups = found if text else [ChartGroup(key="top", title="At a glance", charts=OVERVIEW_CHARTS), *found]
     return [
         replace(group, charts=tuple(_overlaid(chart, compared, prefix=group.key) for chart in group.charts))
         for group in groups

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.db import connection
+
 from webapp.runs.models import Attempt, Event, MetricPoint, Run
 
 Point = tuple[int, float | None]
@@ -146,5 +148,19 @@ def _join_ghosts(series: Series, ends: dict[int, int | None]) -> None:
 
 
 def metric_names(*, run: Run) -> list[str]:
-    """Every metric the run has reported, sorted."""
-    return list(MetricPoint.objects.filter(run=run).order_by("name").values_list("name", flat=True).distinct())
+    """Every metric the run has reported, sorted. Jumps from name to name in the index: a DISTINCT would read every point."""
+    table = MetricPoint._meta.db_table
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"""
+            WITH RECURSIVE names AS (
+                (SELECT name FROM {table} WHERE run_id = %(run)s ORDER BY name LIMIT 1)
+                UNION ALL
+                SELECT (SELECT name FROM {table} WHERE run_id = %(run)s AND name > names.name ORDER BY name LIMIT 1)
+                FROM names WHERE names.name IS NOT NULL
+            )
+            SELECT name FROM names WHERE name IS NOT NULL
+            """,  # noqa: S608 - the table's own name
+            {"run": run.pk},
+        )
+        return [name for (name,) in cursor.fetchall()]

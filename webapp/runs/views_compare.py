@@ -15,6 +15,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from webapp.accounts.permissions import require_role
 from webapp.accounts.roles import Role
 from webapp.runs import compare as comparing
+from webapp.runs.chartlist import first_pieces
 from webapp.runs.errors import SearchRefused
 from webapp.runs.models import Run
 from webapp.runs.selectors_list import matching_ids
@@ -22,7 +23,7 @@ from webapp.runs.series import MAX_NAMES, read_clock, read_series
 from webapp.runs.states import ACTIVE
 from webapp.runs.storable import storable_text
 from webapp.runs.views_list import filter_of
-from webapp.runs.views_run import points_asked, spreadsheet_cell
+from webapp.runs.views_run import asked_piece, points_asked, spreadsheet_cell
 
 LIVE_EVERY_S = 10
 
@@ -41,12 +42,18 @@ def compare(request: HttpRequest) -> HttpResponse:
             messages.error(request, f"There is no run called {wanted}.")
         return redirect(_address([*run_ids, *([found.pk] if found else [])]))
     compared = comparing.compared_runs(run_ids=run_ids)
+    text = storable_text(request.GET.get("metric", "").strip())[:200]
+    groups = comparing.charts_for(compared=compared, text=text) if compared else []
+    query = urlencode([("run", one.run.pk) for one in compared])
+    urls = {"series_url": f"{reverse('runs:compare_series')}?{query}", "csv_url": f"{reverse('runs:compare_csv')}?{query}",
+            "piece_url": f"{reverse('runs:compare')}?{query}{'&' + urlencode({'metric': text}) if text else ''}"}  # fmt: skip
+    if request.GET.get("group"):
+        return render(request, "runs/_charts.html", {"piece": asked_piece(request, groups), **urls})
     rows = comparing.setting_rows(configs=[one.run.config for one in compared])
     context = {
         "compared": compared,
         "chips": [{"one": one, "without": _address([pk for pk in run_ids if pk != one.run.pk])} for one in compared],
-        "query": urlencode([("run", one.run.pk) for one in compared]),
-        "groups": comparing.charts_for(compared=compared) if compared else [],
+        "query": query, "pieces": first_pieces(groups, size=len(groups[0].charts) if groups else 0), "metric": text, **urls,
         "figures": comparing.figure_rows(compared=compared) if compared else [],
         "settings": rows, "differing": sum(row.differs for row in rows), "show_all": request.GET.get("settings") == "all",
         "live_every_s": LIVE_EVERY_S if any(one.run.status in ACTIVE for one in compared) else 0,

@@ -5,17 +5,20 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Sequence
 from typing import Any
+from urllib.parse import urlencode
 
 from django.http import FileResponse, Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
+from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from webapp.accounts.permissions import require_role
 from webapp.accounts.roles import Role
 from webapp.environments.selectors import newest_environments
 from webapp.runs import selectors
-from webapp.runs.chartlist import OVERVIEW_CHARTS, charts_of
+from webapp.runs.chartlist import OVERVIEW_CHARTS, ChartGroup, Piece, charts_of, first_pieces, matching, piece_of
 from webapp.runs.configuration import presets
 from webapp.runs.forms import sections, setting_text, setting_value
 from webapp.runs.logtail import log_path, read_tail
@@ -25,6 +28,7 @@ from webapp.runs.page import run_context
 from webapp.runs.selectors import access_run
 from webapp.runs.series import MAX_NAMES, MAX_POINTS, metric_names, read_clock, read_series
 from webapp.runs.services_fork import checkpoints_on_disk
+from webapp.runs.storable import storable_text
 
 LATEST_ENVIRONMENTS = 8
 
@@ -78,12 +82,34 @@ def latest(request: HttpRequest, run_id: int) -> HttpResponse:
 @require_role(Role.VIEWER)
 @require_safe
 def charts(request: HttpRequest, run_id: int) -> HttpResponse:
-    """Every metric, grouped by the part of its name before the slash."""
+    """Every metric (with ``?metric=`` in its name), grouped by the part of its name before the slash.
+
+    With ``?group=`` and ``?from=`` only a piece of a group, for pages that scroll on.
+    """
     run = access_run(run_id=run_id)
-    groups = charts_of(metric_names(run=run))
-    return render(
-        request, "runs/charts.html", dict(run_context(request, run, "charts", groups=groups, every=_every(run)))
-    )
+    text = storable_text(request.GET.get("metric", "").strip())[:200]
+    groups = charts_of(matching(metric_names(run=run), text))
+    urls = {"series_url": reverse("runs:series", args=[run.pk]), "csv_url": reverse("runs:series_csv", args=[run.pk])}
+    piece_url = f"{reverse('runs:charts', args=[run.pk])}?{urlencode({'metric': text} if text else {})}"
+    if request.GET.get("group"):
+        piece = asked_piece(request, groups)
+        return render(
+            request, "runs/_charts.html", {"piece": piece, "every": _every(run), "piece_url": piece_url, **urls}
+        )
+    context = run_context(
+        request, run, "charts",
+        pieces=first_pieces(groups), every=_every(run), metric=text, piece_url=piece_url, kept=dict(request.GET.items()), **urls,
+    )  # fmt: skip
+    return render(request, "runs/charts.html", dict(context))
+
+
+def asked_piece(request: HttpRequest, groups: Sequence[ChartGroup]) -> Piece:
+    """The piece that ``?group=`` and ``?from=`` ask for. Raises Http404 when there is no such group."""
+    group = next((group for group in groups if group.key == request.GET.get("group")), None)
+    start = request.GET.get("from", "0")
+    if group is None or not start.isdecimal() or len(start) > 9:
+        raise Http404("There are no such charts.")
+    return piece_of(group, start=int(start))
 
 
 @require_role(Role.VIEWER)
