@@ -143,3 +143,20 @@ def test_a_queue_forgotten_by_the_broker_is_sent_again(operator: Any, workers: W
     workers.start("default,gpu")
     wait_for(status_is(run, "completed"), 150)
     assert Event.objects.filter(run=run, kind="rollout_finished").count() == 3
+
+
+def test_a_worker_is_listed_with_its_queues_while_it_is_there(workers: Workers) -> None:
+    from webapp.runs import presence
+
+    worker = workers.start("gpu,default")
+
+    def listed() -> list[presence.Worker]:
+        return [one for one in presence.workers() or () if one.pid == worker.pid]
+
+    wait_for(lambda: bool(listed()), 30)
+    (one,) = listed()
+    assert one.queues == ["default", "gpu"]
+    assert one.takes_runs
+    worker.terminate()
+    worker.wait(timeout=60)
+    assert listed() == []
