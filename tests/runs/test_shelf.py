@@ -156,6 +156,14 @@ def test_a_run_deleted_30_days_ago_is_gone_with_its_files_and_rows(
     assert purge_deleted() == 0
 
 
+def test_how_long_a_run_can_be_restored_is_a_setting(new: Callable[..., Run], settings: Any) -> None:
+    new(deleted_at=timezone.now() - timedelta(days=6))
+    settings.SPADEWORK_RESTORE_DAYS = 7
+    assert purge_deleted() == 0
+    settings.SPADEWORK_RESTORE_DAYS = 5
+    assert purge_deleted() == 1
+
+
 def test_an_imported_run_loses_its_rows_but_its_directory_is_not_ours_to_delete(ingested: Callable[..., Any]) -> None:
     run = ingested(status="completed", rollouts=1)
     Run.objects.filter(pk=run.pk).update(deleted_at=timezone.now() - timedelta(days=31))

@@ -1,4 +1,4 @@
-"""What happens by itself: runs that were deleted 30 days ago are removed for good, files and rows."""
+"""What happens by itself: runs that were deleted SPADEWORK_RESTORE_DAYS ago are removed for good, files and rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from webapp.accounts.audit import record
 from webapp.episodes.models import Episode, Transcript
 from webapp.runs.models import Event, MetricPoint, Run
 from webapp.runs.services import runs_directory
-from webapp.runs.services_shelf import RESTORABLE
+from webapp.runs.services_shelf import restorable
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ def purge_deleted() -> int:
 
     A run whose files cannot be removed keeps its rows and is tried again in the next round.
     """
-    before = timezone.now() - RESTORABLE
+    before = timezone.now() - restorable()
     due = list(Run.objects.filter(deleted_at__lt=before).order_by("id").values_list("id", flat=True))
     return sum(_purge(run_id, before=before) for run_id in due)
 

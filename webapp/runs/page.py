@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from webapp.accounts.roles import Role, has_role
 from webapp.runs.models import Run
-from webapp.runs.services_shelf import RESTORABLE
+from webapp.runs.services_shelf import restorable
 from webapp.runs.states import ACTIVE, FINAL, Status, acts_in
 
 TABS = (
@@ -70,7 +70,8 @@ def run_context(request: HttpRequest, run: Run, tab: str, **more: Any) -> Mappin
         "may_archive": "archive" in possible and run.archived_at is None and run.deleted_at is None,
         "may_delete": "delete" in possible and run.deleted_at is None,
         "may_restore": may_operate and (run.archived_at is not None or run.deleted_at is not None),
-        "gone_at": run.deleted_at + RESTORABLE if run.deleted_at else None,
+        "restore_days": restorable().days,
+        "gone_at": run.deleted_at + restorable() if run.deleted_at else None,
         "is_active": run.status in ACTIVE,
         "is_final": run.status in FINAL,
         "is_broken": run.status in (Status.FAILED, Status.LOST),

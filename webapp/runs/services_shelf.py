@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
+from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
@@ -21,11 +22,14 @@ from webapp.runs.models import Run, SavedView
 from webapp.runs.selectors_list import can_be
 from webapp.runs.storable import storable_text
 
-#: How long a deleted run can be restored.
-RESTORABLE: Final = timedelta(days=30)
 VIEW_NAME_CHARS = 80
 VIEW_QUERY_CHARS = 2_000
 VIEWS = 50
+
+
+def restorable() -> timedelta:
+    """How long a deleted run can be restored."""
+    return timedelta(days=settings.SPADEWORK_RESTORE_DAYS)
 
 
 @transaction.atomic
@@ -51,7 +55,7 @@ def restore_runs(*, actor: User, run_ids: Sequence[int]) -> int:
 
 @transaction.atomic
 def delete_runs(*, actor: User, run_ids: Sequence[int]) -> int:
-    """Take runs at rest out of every list; for :data:`RESTORABLE` they can be restored, then rows and files are removed for good."""
+    """Take runs at rest out of every list; for SPADEWORK_RESTORE_DAYS they can be restored, then rows and files are removed for good."""
     runs = _claimed("delete", run_ids)
     Run.objects.filter(pk__in=[run.pk for run in runs]).update(deleted_at=timezone.now())
     _note(actor, runs, "deleted")

@@ -52,7 +52,7 @@ def sweep() -> None:
 
 @shared_task  # type: ignore[untyped-decorator]
 def housekeep() -> None:
-    """Runs deleted 30 days ago are removed for good."""
+    """Runs deleted SPADEWORK_RESTORE_DAYS ago are removed for good."""
     purge_deleted()
 
 

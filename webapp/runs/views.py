@@ -47,7 +47,7 @@ DONE = {
     "checkpoint": "{} was asked for a checkpoint.",
     "archive": "{} is archived: it is listed under “show: archived”.",
     "restore": "{} is restored.",
-    "delete": "{} is deleted. It can be restored for 30 days, under “show: deleted”.",
+    "delete": "{} is deleted. Until it is removed for good it can be restored, under “show: deleted”.",
 }
 
 

@@ -33,7 +33,8 @@ MAX_CHOSEN = 10_000
 _ASK_FIRST = frozenset({"delete", "stop"})
 _DONE = {
     "tag": "tagged", "untag": "lost the tag", "archive": "archived: listed under “show: archived”", "restore": "restored",
-    "delete": "deleted: for 30 days they can be restored, under “show: deleted”", "stop": "being stopped",
+    "delete": "deleted: until they are removed for good they can be restored, under “show: deleted”",
+    "stop": "being stopped",
 }  # fmt: skip
 
 
@@ -173,7 +174,8 @@ def bulk(request: HttpRequest) -> HttpResponse:
     if is_asked and confirmed != digest:
         context = {
             "plan": plan, "act": act, "tag": tag, "digest": digest, "query": query.urlencode(), "scope": request.POST.get("scope", ""),
-            "run_ids": run_ids, "has_changed": bool(confirmed), "more": len(plan.changed) - len(plan.names),
+            "run_ids": run_ids, "has_changed": bool(confirmed), "restore_days": services_shelf.restorable().days,
+            "more": len(plan.changed) - len(plan.names),
         }  # fmt: skip
         return render(request, "runs/bulk.html", context)
     _do(request, act, plan.changed, tag, plan.refusals)

@@ -219,6 +219,8 @@ AXES_IPWARE_META_PRECEDENCE_ORDER = ["REMOTE_ADDR"]
 AXES_ENABLE_ACCESS_FAILURE_LOG = False
 AXES_DISABLE_ACCESS_LOG = True  # the audit log says who signed in
 SPADEWORK_LINK_HOURS = 24
+# How long a deleted run can be restored; then its rows and files are removed for good.
+SPADEWORK_RESTORE_DAYS = envint("SPADEWORK_RESTORE_DAYS", default=30, minimum=1, maximum=3650)
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["rest_framework.authentication.SessionAuthentication"],
