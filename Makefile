@@ -14,7 +14,7 @@ export SPADEWORK_VENV
 
 .DEFAULT_GOAL := help
 SHELL := /bin/sh
-.PHONY: help demo up down status test check bench screenshots fuzz soak experiments manage environment environment-test
+.PHONY: help demo up down status test check bench screenshots fuzz soak soak-trainer experiments manage environment environment-test
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,6 +57,9 @@ soak: environment-test ## a demo run under random kills, checked for losses (ARG
 
 experiments: environment-test ## train and evaluate all arms of docs/experiments.md; hours, can be stopped (ARGS="--arms spade --seeds 0")
 	@exec $(BIN)/python -m trainer experiments run $(ARGS)
+
+soak-trainer: environment-test ## the trainer under random kills, bit for bit (ARGS="kills --kills 20"), or its memory (ARGS=memory)
+	@exec $(BIN)/python -m tests.trainer.soak $(ARGS)
 
 manage: environment ## manage.py on the running stack: make manage ARGS=demo_link
 	@exec $(BIN)/python -m webapp.stack manage $(ARGS)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,12 +26,12 @@ from trainer.checkpoint_files import (
     damage,
     digests_and_sync,
     finished,
+    read_marker,
     sync_directory,
     write_marker,
 )
 from trainer.config import CheckpointConfig
-from trainer.errors import TrainerError
-from trainer.eventlog import disk_error
+from trainer.eventlog import disk_error, write_refusal
 from trainer.learn.engine import Learner
 from trainer.rundir import RunDirectory
 
@@ -81,22 +81,29 @@ class Checkpoints:
             (aside / "state").mkdir(parents=True)
             (aside / "model").mkdir()
             learner.save_model(aside / "model")
-            torch.save(learner.state(), aside / "state" / "learner.pt")
+            with (aside / "state" / "learner.pt").open(
+                "wb", buffering=0
+            ) as file:  # a file of ours: its refusals reach us
+                torch.save(learner.state(), file)
             _write_state(aside / "state", state)
             files = digests_and_sync(aside)
-        except OSError as error:
+        except BaseException as error:
             shutil.rmtree(aside, ignore_errors=True)
-            raise disk_error(error, f"checkpoint {next_rollout:06d}") from error
-        except TrainerError:
-            shutil.rmtree(aside, ignore_errors=True)
-            raise
+            refused = write_refusal(error)
+            if refused is None:
+                raise
+            raise disk_error(refused, f"checkpoint {next_rollout:06d}") from error
         marker = {"format": CHECKPOINT_FORMAT, "next_rollout": next_rollout, "files": files}
         self._pending = (aside, next_rollout, marker, started)
 
-    def commit(self) -> Saved:
-        """Make the prepared checkpoint the newest one and remove those the retention does not keep."""
+    def commit(self, best: float | None = None) -> Saved:
+        """Make the prepared checkpoint the newest one and remove those the retention does not keep.
+
+        `best` is the value of `checkpoint.best_metric` in its last rollout, None when it was not measured.
+        """
         assert self._pending is not None, "prepare comes first"
         aside, next_rollout, marker, started = self._pending
+        marker["best"] = {"metric": self._config.best_metric, "value": best}
         final = self._run.checkpoint(next_rollout)
         try:
             if final.exists():  # of an older attempt, or damaged
@@ -128,12 +135,22 @@ class Checkpoints:
             return load(directory)
         return None
 
+    def _by_value(self, there: Sequence[Path]) -> list[Path]:
+        """Checkpoints with a value of the metric, the best first; of equal ones the newer one. Another metric's values do not count."""
+        valued = []
+        for directory in there:
+            told = read_marker(directory).get("best") or {}
+            if told.get("metric") == self._config.best_metric and told.get("value") is not None:
+                valued.append((float(told["value"]), directory.name, directory))
+        return [directory for _, _, directory in sorted(valued, reverse=True)]
+
     def _prune(self, newest: int) -> None:
-        """Keep the newest `keep_last`, every `keep_every`-th, and nothing beyond the newest (left by an older attempt)."""
+        """Keep the newest `keep_last`, every `keep_every`-th, the `keep_best` best, and nothing beyond the newest (of an older attempt)."""
         there = [p for p in finished(self._run.checkpoints) if int(p.name) <= newest]
         every = self._config.keep_every
         kept = {p.name for p in there[-self._config.keep_last :]}
         kept |= {p.name for p in there if every and int(p.name) % every == 0}
+        kept |= {p.name for p in self._by_value(there)[: self._config.keep_best]}
         for directory in self._run.checkpoints.iterdir():
             if directory.name.isdigit() and directory.name not in kept:
                 (directory / MARKER).unlink(missing_ok=True)

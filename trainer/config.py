@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from trainer.metrics import METRICS
+
 FORMAT_VERSION = 1
 
 SKILLS = (
@@ -222,6 +224,10 @@ class CheckpointConfig(Section):
     every: int = setting(1, "Rollouts between two checkpoints.", unit="rollouts", ge=1)
     keep_last: int = setting(3, "Newest checkpoints kept.", ge=1)
     keep_every: int = setting(0, "Also keep every m-th checkpoint; 0 keeps none of them.", unit="rollouts", ge=0)
+    keep_best: int = setting(1, "Also keep the best checkpoints by best_metric; 0 keeps none of them.", ge=0)
+    best_metric: str = setting(
+        "win_rate/unhinted_ema", "Metric whose largest values are best; of equal ones the newer checkpoint is better."
+    )
 
 
 class RunConfig(Section):
@@ -269,6 +275,7 @@ class RunConfig(Section):
             ("designer.max_tokens does not fit model.context_tokens", self.designer.max_tokens >= self.model.context_tokens),
             ("agent.max_tokens does not fit model.context_tokens", self.agent.max_tokens >= self.model.context_tokens),
             ("hint.max_tokens does not fit model.context_tokens", self.hint.max_tokens >= self.model.context_tokens),
+            (f"checkpoint.best_metric: there is no metric {self.checkpoint.best_metric!r}", self.checkpoint.best_metric not in METRICS),
             ("reward.gamma_fast must be above reward.gamma_slow", self.reward.gamma_fast <= self.reward.gamma_slow),
             ("pool.adaptive is on but pool.path names no pool", self.pool.adaptive and not self.pool.path),
             ("pool.path is set but designer.train is on: nobody designs, so there is no design to train",

@@ -11,6 +11,7 @@ from sandbox import Report
 from trainer.artifacts import write_candidate, write_environment
 from trainer.audit import Verdict, audit
 from trainer.corpus import Document
+from trainer.errors import UserError
 from trainer.events import CandidateJudged, DocumentUsed, EnvironmentAdded, StageResult
 from trainer.extract import Extracted, extract_program
 from trainer.memory import Recall
@@ -55,6 +56,8 @@ class Designed:
 def design_environments(session: Session, rollout: int) -> list[Designed]:
     """Fill as many slots as `designer.attempts` tries allow. Slots that fail all tries are left out.
 
+    Raises `UserError` when no prompt at all fitted the context.
+
     Every round samples all open slots in one batch and examines the programs in the sandbox; every candidate becomes an event.
     """
     schedule = session.config.schedule
@@ -63,6 +66,7 @@ def design_environments(session: Session, rollout: int) -> list[Designed]:
     )
     session.record.slots = schedule.environments
     done: dict[int, Designed] = {}
+    longest_prompt, no_room = 0, True
     for attempt in range(1, session.config.designer.attempts + 1):
         open_slots = [slot for slot in range(schedule.environments) if slot not in done]
         if not open_slots:
@@ -71,6 +75,8 @@ def design_environments(session: Session, rollout: int) -> list[Designed]:
         with session.meter.running("design", total=schedule.environments):
             drafts = [_draft(session, rollout, slot, attempt, slot_skill(skills, slot)) for slot in open_slots]
             answers = session.policy.ask([_question(session, draft) for draft in drafts])
+        longest_prompt = max(longest_prompt, *(len(answer.prompt_ids) for answer in answers))
+        no_room = no_room and all(answer.no_room for answer in answers)
         with session.meter.running("gates", total=schedule.environments):
             for designed in _judge(session, rollout, drafts, answers):
                 done[designed.environment.slot] = designed
@@ -78,6 +84,11 @@ def design_environments(session: Session, rollout: int) -> list[Designed]:
         session.meter.advance("gates", len(done))
     session.meter.finish("design")
     session.meter.finish("gates")
+    if no_room:
+        raise UserError(
+            f"model.context_tokens {session.config.model.context_tokens} is too small: no designer prompt left room for a reply "
+            f"(the longest takes {longest_prompt} tokens). Raise model.context_tokens, or lower corpus.max_words or memory.examples."
+        )
     return [done[slot] for slot in sorted(done)]
 
 

@@ -35,6 +35,10 @@ class InfrastructureError(TrainerError):
     owner: Owner = "infrastructure"
 
 
+class NotFiniteError(InfrastructureError):
+    """Loss or gradient of an update is not finite; the weights are as they were before it."""
+
+
 class Cancelled(TrainerError):
     """The run was stopped on purpose."""
 

@@ -6,6 +6,7 @@ import errno
 import json
 import math
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from io import FileIO
@@ -103,6 +104,19 @@ def disk_error(error: OSError, what: str) -> TrainerError:
             f"no space left while writing {what}{_at(error)}: free some space and resume; the last checkpoint is whole"
         )
     return InfrastructureError(f"cannot write {what}{_at(error)}: {error.strerror or error}")
+
+
+def write_refusal(error: BaseException) -> OSError | None:
+    """The kernel's refusal behind an error of a library that wraps it (torch, safetensors); None when it is something else."""
+    if isinstance(error, TrainerError):
+        return None
+    link: BaseException | None = error
+    while link is not None:
+        if isinstance(link, OSError):
+            return link
+        link = link.__cause__ or link.__context__
+    told = re.search(r"os error (\d+)", str(error))
+    return OSError(int(told[1]), os.strerror(int(told[1]))) if told else None
 
 
 def _at(error: OSError) -> str:

@@ -22,7 +22,7 @@ from typing import Any
 from trainer.designer import Designed, design_environments
 from trainer.draw import draw_environments
 from trainer.errors import LimitError
-from trainer.events import CheckpointSaved, EnvironmentStateChanged, RolloutFinished, RolloutStarted
+from trainer.events import EnvironmentStateChanged, RolloutFinished, RolloutStarted
 from trainer.hints import write_hints
 from trainer.measure import measure_rollout
 from trainer.outcomes import collect_returns, measure_regrets, remember
@@ -120,17 +120,13 @@ def finish(session: Session, rollout: int) -> None:
         if saves:
             session.checkpoints.prepare(session.learner, session.finished)
     session.meter.finish("save", done=1)
-    session.log.emit(measure_rollout(session))
+    reported = measure_rollout(session)
+    session.values = reported.values
+    session.log.emit(reported)
     session.log.emit(RolloutFinished(**_summary(session, rollout)))
     session.log.sync()
     if saves:
-        saved = session.checkpoints.commit()
-        session.log.emit(
-            CheckpointSaved(
-                name=saved.name, next_rollout=saved.next_rollout, bytes=saved.bytes, elapsed_s=saved.elapsed_s
-            )
-        )
-        session.log.sync()
+        session.commit_checkpoint()
 
 
 def _summary(session: Session, rollout: int) -> dict[str, Any]:

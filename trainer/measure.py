@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Literal
 
 from trainer.diversity import vendi_share
-from trainer.events import EpisodeFinished, MetricsReported
-from trainer.metrics import GATE_STAGES, LEARNABLE_BAND, METRICS, STATUSES
+from trainer.events import CandidateJudged, EpisodeFinished, MetricsReported
+from trainer.metrics import GATE_STAGES, LEARNABLE_BAND, METRICS, STATUSES, WIN_RATE_BINS
 from trainer.regret import mean, population_variance
 from trainer.session import Session
 
+_Z_95 = 1.96  # half width of a 95 % interval in standard errors
 _TRUNCATED = {"turn_limit", "truncated_by_env", "length", "context_full"}
 
 Values = dict[str, float | None]
@@ -62,6 +65,7 @@ def _episodes(session: Session) -> Values:
     stops = Counter(e.status for e in episodes)
     return {
         "win_rate/unhinted": mean(rewards),
+        "win_rate/unhinted_ema": session.state.win_rate_ema,
         "win_rate/hinted": mean(_rewards(episodes, "hinted")),
         "success/unhinted": _share(r > 0 for r in rewards),
         "episode/turns_mean": mean([float(len(e.turns)) for e in unhinted]),
@@ -77,6 +81,7 @@ def _groups(session: Session) -> Values:
         if e.arm == "unhinted" and e.reward is not None:
             groups.setdefault(e.environment, []).append(e.reward)
     rewards = list(groups.values())
+    rates = [sum(group) / len(group) for group in rewards]
     low, high = LEARNABLE_BAND
     state = session.state
     return {
@@ -86,20 +91,34 @@ def _groups(session: Session) -> Values:
         "group/frac_zero_spread": _share(
             math.sqrt(population_variance(g)) < session.config.advantage.zero_spread for g in rewards
         ),
-        "band/learnable_share": _share(low <= sum(g) / len(g) <= high for g in rewards),
+        "band/learnable_share": _share(low <= rate <= high for rate in rates),
+        **{f"band/{name}": _share(_bin(rate) == name for rate in rates) for name in WIN_RATE_BINS},
         "pool/environments": float(len({e.environment for e in session.record.episodes})),
         "pool/barred": float(sum(state.is_out(e.key) for e in state.environments)),
         "pool/down_weighted": float(sum(state.training_weight(e.key) < 1 for e in state.environments)),
     }
 
 
+def _bin(rate: float) -> str:
+    """The bin of a win rate; the three middle ones together are the learnable band."""
+    if rate < LEARNABLE_BAND[0]:
+        return "below_20"
+    if rate > LEARNABLE_BAND[1]:
+        return "above_80"
+    return "20_40" if rate < 0.4 else "40_60" if rate <= 0.6 else "60_80"
+
+
 def _regrets(session: Session) -> Values:
     regrets = session.record.regrets
     known = [r.regret for r in regrets if r.regret is not None]
+    middle = mean(known)
     error = math.sqrt(population_variance(known) / (len(known) - 1)) if len(known) > 1 else None
+    half = None if error is None else _Z_95 * error
     return {
-        "regret/mean": mean(known),
+        "regret/mean": middle,
         "regret/standard_error": error,
+        "regret/low": None if middle is None or half is None else middle - half,
+        "regret/high": None if middle is None or half is None else middle + half,
         "regret/n": float(len(known)) if regrets else None,
         "regret/share_no_hint": _share(r.state == "no_hint" for r in regrets),
     }
@@ -137,12 +156,19 @@ def _gates(session: Session) -> Values:
         "gates/slots_filled": len(accepted) / session.record.slots,
         "gates/verifiable_share": _share(outcome == "passed" for outcome in solvable),
         "gates/audit_unreadable": float(session.record.unreadable_audits),
+        **{f"gates/pass_rate_{stage}": _gate_pass_rate(candidates, stage) for stage in GATE_STAGES},
         **{f"gates/rejected_{stage}": float(rejected[stage]) for stage in GATE_STAGES},
         "environment/lines_mean": mean(measures.get("lines", [])),
         "environment/state_variables_mean": mean(measures.get("state_variables", [])),
         "environment/guess_rate_mean": mean(measures.get("guess_rate", [])),
         "environment/distinct_share": len({c.code for c in accepted}) / len(accepted) if accepted else None,
     }
+
+
+def _gate_pass_rate(candidates: Sequence[CandidateJudged], stage: str) -> float | None:
+    """Share of the attempts that reached a gate and did not fail there; what could not be verified did not fail."""
+    outcomes = [s.outcome for c in candidates for s in c.stages if s.stage == stage and s.outcome != "skipped"]
+    return _share(outcome != "failed" for outcome in outcomes)
 
 
 def _diversity(session: Session) -> Values:
@@ -161,6 +187,7 @@ def _hints(session: Session) -> Values:
         "hints/ok_share": _share(h.state == "ok" for h in hints),
         "hints/leaky_share": _share(h.state == "leaky" for h in hints),
         "hints/none_share": _share(h.state == "none" for h in hints),
+        "hints/leak_rate": _share(h.state == "leaky" for h in hints if h.state != "none"),
         "hints/tries_mean": mean([float(h.tries) for h in hints]),
     }
 
@@ -176,8 +203,18 @@ def _performance(session: Session) -> Values:
         "perf/overhead_share": max(0.0, 1 - (model + sandbox) / elapsed) if elapsed > 0 else None,
         "perf/model_s": model,
         "perf/sandbox_s": sandbox,
+        "perf/resident_bytes": resident_bytes(),
         **{f"time/{phase}": seconds for phase, seconds in session.meter.phase_s.items()},
         "time/rollout": elapsed,
         "memory/records": float(len(session.state.memory.records)),
         "corpus/drawn": float(session.state.corpus.drawn) if session.state.corpus else None,
     }
+
+
+def resident_bytes() -> float | None:
+    """Memory this process holds, as the kernel counts it; None where the kernel does not say."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
+    return float(pages * os.sysconf("SC_PAGE_SIZE"))

@@ -26,11 +26,20 @@ STATUSES = (
     "env_error", "env_timeout", "sandbox_error", "sampler_error",
 )  # fmt: skip
 LEARNABLE_BAND = (0.2, 0.8)  # win rates whose groups give a gradient often enough (band/learnable_share)
+WIN_RATE_BINS = {
+    "below_20": "below 0.2", "20_40": "in [0.2, 0.4)", "40_60": "in [0.4, 0.6]", "60_80": "in (0.6, 0.8]", "above_80": "above 0.8",
+}  # fmt: skip
 TIMED_PHASES = ("design", "gates", "hints", "play", "learn", "sync", "save")
 
 _TABLE = [
     Metric("win_rate/unhinted", "reward", "Mean outcome reward of unhinted episodes.", "episodes"),
     Metric("win_rate/hinted", "reward", "Mean outcome reward of hinted episodes.", "episodes"),
+    Metric(
+        "win_rate/unhinted_ema",
+        "reward",
+        "Exponential mean of win_rate/unhinted over rollouts (0.8 of the old value, 0.2 of the new one).",
+        "episodes",
+    ),
     Metric("success/unhinted", "fraction", "Unhinted episodes with reward above 0.", "episodes"),
     Metric(
         "regret/mean",
@@ -39,6 +48,8 @@ _TABLE = [
         "environments",
     ),
     Metric("regret/standard_error", "reward", "Standard error of that mean over environments."),
+    Metric("regret/low", "reward", "Lower end of the 95 % interval of that mean (1.96 standard errors)."),
+    Metric("regret/high", "reward", "Upper end of that interval."),
     Metric("regret/n", "environments", "Environments with a measured regret."),
     Metric("regret/share_no_hint", "fraction", "Environments at offset 0 that have no hint.", "environments"),
     Metric("designer/reward_mean", "reward", "Mean raw reward of the designs that came due.", "designs"),
@@ -58,6 +69,10 @@ _TABLE = [
         "Environments with a win rate in [0.2, 0.8] in this rollout.",
         "environments",
     ),
+    *(
+        Metric(f"band/{name}", "fraction", f"Environments with a win rate {words} in this rollout.", "environments")
+        for name, words in WIN_RATE_BINS.items()
+    ),
     Metric("pool/environments", "environments", "Environments played in this rollout."),
     Metric("pool/barred", "environments", "Environments of the current set that are barred or quarantined."),
     Metric("pool/down_weighted", "environments", "Environments of the current set a person has down-weighted."),
@@ -71,6 +86,15 @@ _TABLE = [
         "environments",
     ),
     Metric("gates/audit_unreadable", "candidates", "Audit verdicts that could not be read and counted as accepted."),
+    *(
+        Metric(
+            f"gates/pass_rate_{stage}",
+            "fraction",
+            f"Design attempts that reached the gate {stage} and did not fail there.",
+            "candidates",
+        )
+        for stage in GATE_STAGES
+    ),
     *(
         Metric(f"gates/rejected_{stage}", "candidates", f"Design attempts whose first failed gate was {stage}.")
         for stage in GATE_STAGES
@@ -109,6 +133,7 @@ _TABLE = [
     Metric("hints/ok_share", "fraction", "Environments with a hint that gives nothing away.", "hints"),
     Metric("hints/leaky_share", "fraction", "Environments whose hint gives an answer away.", "hints"),
     Metric("hints/none_share", "fraction", "Environments without hint.", "hints"),
+    Metric("hints/leak_rate", "fraction", "Hints that give an answer away.", "hints"),
     Metric("hints/tries_mean", "tries", "Tries per environment.", "hints"),
     Metric("episode/turns_mean", "turns", "Turns of unhinted episodes.", "episodes"),
     Metric("episode/reply_tokens_mean", "tokens", "Sampled tokens of unhinted episodes.", "episodes"),
@@ -117,8 +142,12 @@ _TABLE = [
     Metric("reward/agent_mean", "reward", "Mean reward of trained agent samples.", "samples"),
     Metric("reward/agent_std", "reward", "Standard deviation of those rewards.", "samples"),
     Metric("reward/designer_std", "reward", "Standard deviation of the raw designer rewards.", "samples"),
+    Metric("advantage/agent_mean", "", "Mean advantage of agent samples.", "samples"),
+    Metric("advantage/agent_std", "", "Standard deviation of these advantages.", "samples"),
     Metric("advantage/agent_abs_mean", "", "Mean absolute advantage of agent samples.", "samples"),
     Metric("advantage/agent_frac_zero", "fraction", "Agent samples with advantage 0.", "samples"),
+    Metric("advantage/designer_mean", "", "Mean advantage of designer samples.", "samples"),
+    Metric("advantage/designer_std", "", "Standard deviation of these advantages.", "samples"),
     Metric("advantage/designer_abs_mean", "", "Mean absolute advantage of designer samples.", "samples"),
     Metric("advantage/designer_frac_zero", "fraction", "Designer samples with advantage 0.", "samples"),
     Metric("samples/agent", "samples", "Agent samples in the batch."),
@@ -133,6 +162,7 @@ _TABLE = [
     Metric("loss/kl", "nats", "KL estimate against the weights the run started from.", "samples"),
     Metric("loss/entropy", "nats", "Entropy of the policy on trained tokens.", "tokens"),
     Metric("optim/grad_norm", "", "Gradient norm before clipping."),
+    Metric("optim/skipped", "updates", "1 when the update was skipped because its loss or gradient was not finite."),
     Metric("optim/lr", "", "Learning rate."),
     Metric("policy/clip_frac_low", "fraction", "Tokens clipped at the lower bound.", "tokens"),
     Metric("policy/clip_frac_high", "fraction", "Tokens clipped at the upper bound.", "tokens"),
@@ -151,6 +181,7 @@ _TABLE = [
     Metric("perf/overhead_share", "fraction", "Share of the rollout spent outside model and environments."),
     Metric("perf/model_s", "s", "Time in sampler and learner."),
     Metric("perf/sandbox_s", "s", "Time waiting for environments."),
+    Metric("perf/resident_bytes", "bytes", "Memory the trainer process holds at the end of the rollout."),
     *(Metric(f"time/{phase}", "s", f"Time of the phase {phase}.") for phase in TIMED_PHASES),
     Metric("time/rollout", "s", "Time of the whole rollout up to its checkpoint."),
 ]

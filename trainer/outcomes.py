@@ -8,17 +8,20 @@ from typing import Literal
 from trainer.events import MemoryAdded, MemoryRemoved, RegretMeasured
 from trainer.fixed_pool import frozen_id
 from trainer.memory import MemoryRecord
-from trainer.regret import measure_regret, success_share
+from trainer.regret import mean, measure_regret, success_share
 from trainer.rollout.play import Episode
 from trainer.session import Session
 from trainer.state import Environment, HintState
+
+WIN_RATE_DECAY = 0.8
+"""Of the unhinted win rate's mean over rollouts: what was known weighs 0.8, the new rollout 0.2. The first rollout sets it."""
 
 RegretState = Literal["ok", "no_hint", "leaky", "faulty"]
 _STATES: dict[HintState, RegretState] = {"ok": "ok", "leaky": "leaky", "none": "no_hint"}
 
 
 def collect_returns(session: Session, episodes: Sequence[Episode], offset: int) -> None:
-    """Add this rollout's unhinted returns to the window of each environment (faults have none), and tell a pool about them."""
+    """Add this rollout's unhinted returns to the window of each environment (faults have none), to a pool, and to the run's mean."""
     for environment in session.state.environments:
         sample = session.state.sample_of(environment.key)
         if sample is not None:
@@ -26,6 +29,10 @@ def collect_returns(session: Session, episodes: Sequence[Episode], offset: int) 
         if session.state.pool is not None:
             session.state.pool.observe(frozen_id(environment.candidate), returns(episodes, environment, "unhinted"))
     session.state.count(episodes=len(episodes))
+    now = mean([e.reward for e in episodes if e.arm == "unhinted" and e.reward is not None])
+    if now is not None:
+        before = session.state.win_rate_ema
+        session.state.win_rate_ema = now if before is None else WIN_RATE_DECAY * before + (1 - WIN_RATE_DECAY) * now
 
 
 def measure_regrets(session: Session, episodes: Sequence[Episode]) -> None:

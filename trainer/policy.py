@@ -37,6 +37,7 @@ class Answer:
     logprobs: tuple[float, ...] = ()
     finish: Literal["stop", "length", "error"] = "error"
     error: str = ""
+    no_room: bool = False  # the prompt alone fills the context
 
 
 @dataclass
@@ -111,6 +112,7 @@ class Policy:
                 prompt_ids,
                 error=f"the prompt of {len(prompt_ids)} tokens leaves no room for a reply in model.context_tokens "
                 f"({self.context_tokens})",
+                no_room=True,
             )
         if isinstance(reply, SamplerError):
             return Answer(prompt, prompt_ids, error=f"sampler: {reply}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,7 @@ class Session:
     admitted: dict[str, Report] = field(default_factory=dict)  # verdicts on the fixed pool, by id
     model_seconds: float = 0.0
     finished: dict[str, Any] = field(default_factory=dict)
+    values: Mapping[str, float | None] = field(default_factory=dict)  # metrics of the last finished rollout
     rollout_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=_ETA_ROLLOUTS))
 
     def mark_finished(self) -> None:
@@ -91,13 +93,18 @@ class Session:
         if self.checkpoints.exists(done):
             return f"checkpoint {done:06d} holds the last finished rollout"
         self.checkpoints.prepare(self.learner, self.finished)
-        saved = self.checkpoints.commit()
+        return f"checkpoint {self.commit_checkpoint()} written"
+
+    def commit_checkpoint(self) -> str:
+        """Make the prepared checkpoint the newest one and report it; returns its name."""
+        saved = self.checkpoints.commit(self.values.get(self.config.checkpoint.best_metric))
         self.log.emit(
             CheckpointSaved(
                 name=saved.name, next_rollout=saved.next_rollout, bytes=saved.bytes, elapsed_s=saved.elapsed_s
             )
         )
-        return f"checkpoint {saved.name} written"
+        self.log.sync()
+        return saved.name
 
     def eta_s(self, rollout: int, elapsed_s: float) -> float | None:
         """Seconds the rollouts that are left will take at the recent pace; None after the last one."""

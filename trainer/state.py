@@ -66,6 +66,8 @@ class TrainingState:
     waiting: list[DesignSample] = field(default_factory=list)
     recent_programs: list[str] = field(default_factory=list)  # newest last, for the diversity metric
     baseline: dict[str, float] = field(default_factory=dict)
+    win_rate_ema: float | None = None  # of the unhinted win rate over rollouts
+    skipped_updates: int = 0  # updates in a row whose loss or gradient was not finite
     barred: dict[str, str] = field(default_factory=dict)
     quarantined: dict[str, str] = field(default_factory=dict)
     weights: dict[str, float] = field(default_factory=dict)  # (0, 1], as people have set them
@@ -115,6 +117,8 @@ class TrainingState:
             "trackers": self.trackers.state(),
             "recent_programs": list(self.recent_programs),
             "baseline": dict(self.baseline),
+            "win_rate_ema": self.win_rate_ema,
+            "skipped_updates": self.skipped_updates,
             "barred": dict(self.barred),
             "quarantined": dict(self.quarantined),
             "weights": dict(self.weights),
@@ -136,6 +140,8 @@ class TrainingState:
         self.trackers.load_state(values["trackers"])
         self.recent_programs = list(values.get("recent_programs", []))
         self.baseline = dict(values["baseline"])
+        self.win_rate_ema = values.get("win_rate_ema")
+        self.skipped_updates = int(values.get("skipped_updates", 0))
         self.barred = dict(values["barred"])
         self.quarantined = dict(values["quarantined"])
         self.weights = dict(values.get("weights", {}))

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 
-from trainer.eventlog import disk_error
+from trainer.eventlog import disk_error, write_refusal
 
 Role = Literal["agent", "designer", "hint", "audit"]
 
@@ -69,6 +70,9 @@ class TensorFile:
             with aside.open("rb") as file:
                 os.fsync(file.fileno())
             aside.rename(path)
-        except OSError as error:
+        except (OSError, SafetensorError) as error:
             aside.unlink(missing_ok=True)
-            raise disk_error(error, f"the token ids {path.name}") from error
+            refused = write_refusal(error)
+            if refused is None:
+                raise
+            raise disk_error(refused, f"the token ids {path.name}") from error

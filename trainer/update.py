@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from trainer.errors import InfrastructureError, NotFiniteError
 from trainer.events import DesignerRewarded, Warned
 from trainer.learn.advantage import ema_advantages, ema_update, group_advantages
 from trainer.learn.engine import TrainRow
@@ -13,6 +14,9 @@ from trainer.regret import Scored, designer_weight, mean, population_variance, s
 from trainer.rollout.play import Episode
 from trainer.session import Session
 from trainer.state import DesignSample
+
+MAX_SKIPPED = 3
+"""Updates in a row that may be skipped for a loss or gradient that is not finite."""
 
 _TRUNCATED = frozenset({"turn_limit", "truncated_by_env", "length", "context_full"})
 
@@ -42,7 +46,7 @@ def train(session: Session, batch: Batch, rollout: int) -> None:
     with session.meter.running("learn", total=len(batch.rows)):
         if batch.rows:
             started = time.monotonic()
-            learned = dict(session.learner.update(batch.rows, rollout=rollout))
+            learned = _update(session, batch, rollout)
             session.model_seconds += time.monotonic() - started
             session.record.learned = {**learned, **batch_metrics(batch)}
             session.meter.advance("learn", len(batch.rows))
@@ -57,6 +61,29 @@ def train(session: Session, batch: Batch, rollout: int) -> None:
         session.policy.sampler.load_weights(session.learner.weights())
         session.model_seconds += time.monotonic() - started
     session.meter.finish("sync", done=1)
+
+
+def _update(session: Session, batch: Batch, rollout: int) -> dict[str, float | None]:
+    """One update, or none when it is not finite: the last good weights stay, and the log says so.
+
+    Raises `InfrastructureError` after `MAX_SKIPPED` in a row: the policy would never learn again.
+    """
+    state = session.state
+    try:
+        learned = dict(session.learner.update(batch.rows, rollout=rollout))
+    except NotFiniteError as error:
+        state.skipped_updates += 1
+        if state.skipped_updates >= MAX_SKIPPED:
+            raise InfrastructureError(
+                f"{MAX_SKIPPED} updates in a row were not finite; the weights are those of rollout {rollout - MAX_SKIPPED}. "
+                "Lower optim.learning_rate, or fork from an earlier checkpoint."
+            ) from error
+        session.log.emit(
+            Warned(message=f"this rollout's update was skipped, the last good weights are kept: {error}", where="learn")
+        )
+        return {"optim/skipped": 1.0}
+    state.skipped_updates = 0
+    return {**learned, "optim/skipped": 0.0}
 
 
 def due_samples(waiting: Sequence[DesignSample], rollout: int, *, delay: int, last: bool) -> list[DesignSample]:
@@ -195,9 +222,13 @@ def batch_metrics(batch: Batch) -> Mapping[str, float | None]:
     agent, designer = batch.agent_advantages, batch.designer_advantages
     return {
         "reward/agent_mean": mean(batch.agent_rewards),
-        "reward/agent_std": population_variance(batch.agent_rewards) ** 0.5 if batch.agent_rewards else None,
+        "reward/agent_std": _spread(batch.agent_rewards),
+        "advantage/agent_mean": mean(agent),
+        "advantage/agent_std": _spread(agent),
         "advantage/agent_abs_mean": mean([abs(a) for a in agent]),
         "advantage/agent_frac_zero": mean([float(a == 0) for a in agent]),
+        "advantage/designer_mean": mean(designer),
+        "advantage/designer_std": _spread(designer),
         "advantage/designer_abs_mean": mean([abs(a) for a in designer]),
         "advantage/designer_frac_zero": mean([float(a == 0) for a in designer]),
         "samples/agent": float(len(agent)),
@@ -208,3 +239,7 @@ def batch_metrics(batch: Batch) -> Mapping[str, float | None]:
         "staleness/mean": mean([float(s) for s in batch.staleness]),
         "staleness/max": float(max(batch.staleness)) if batch.staleness else None,
     }
+
+
+def _spread(values: Sequence[float]) -> float | None:
+    return population_variance(values) ** 0.5 if values else None

@@ -42,7 +42,7 @@ class Learner(Protocol):
     def update(self, rows: Sequence[TrainRow], *, rollout: int) -> Mapping[str, float | None]:
         """One policy update (spec 8); returns metrics under the names of `trainer/metrics.py`.
 
-        Raises `trainer.errors.InfrastructureError` when loss or gradient is not finite; the weights are then unchanged.
+        Raises `trainer.errors.NotFiniteError` when loss or gradient is not finite; weights and optimiser are then unchanged.
         """
 
     def weights(self) -> Iterable[tuple[str, torch.Tensor]]:

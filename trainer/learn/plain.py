@@ -17,7 +17,7 @@ from typing import Any, Literal
 import torch
 
 from trainer.config import LoraConfig, LossConfig, OptimConfig
-from trainer.errors import InfrastructureError, UserError
+from trainer.errors import InfrastructureError, NotFiniteError, UserError
 from trainer.learn.batch import RowPack, build_packs, check_rows, split_minibatches
 from trainer.learn.engine import Learner, TrainRow
 from trainer.learn.lora import Adapters
@@ -168,7 +168,7 @@ class PlainLearner(Learner):
             if before is not None:
                 self._restore(before)
             self._optimizer.zero_grad(set_to_none=True)
-            raise InfrastructureError(
+            raise NotFiniteError(
                 f"The update is not finite (loss {total}, gradient norm {grad_norm}); the weights were left as they were. "
                 "Lower optim.learning_rate, or resume from an earlier checkpoint."
             )

@@ -1,0 +1,212 @@
+"""What a person can get wrong, and a machine can run out of: each ends with one message that says what to do."""
+
+from __future__ import annotations
+
+import json
+import resource
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from tests.trainer.fakes import FakeEngines, byte_tokenizer, fake_config
+from trainer.__main__ import main
+from trainer.checkpoint_files import damage
+from trainer.config import RunConfig
+from trainer.errors import NotFiniteError, UserError
+from trainer.eventlog import read_events
+from trainer.learn.engine import TrainRow
+from trainer.presets import load_preset, with_overrides
+from trainer.run import Engines, attempt, create
+from trainer.rundir import RunDirectory
+
+
+def refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], *settings: str) -> str:
+    """What the command line says about a run with these settings. It must be wrong input, also in the log of the run."""
+    arguments = [part for setting in settings for part in ("--set", setting)]
+    assert main(["run", str(tmp_path / "run"), "--preset", "tiny", *arguments]) == 2
+    said = capsys.readouterr().err
+    assert "Traceback" not in said
+    last = list(read_events(RunDirectory(tmp_path / "run"), 1))[-1]["payload"]
+    assert (last["state"], last["owner"]) == ("failed", "user") and last["reason"] in said
+    return said
+
+
+def test_an_unknown_model_path(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = refused(tmp_path, capsys, f"model.path={tmp_path}/nowhere")
+    assert (
+        f"model.path: {tmp_path}/nowhere does not exist. Give a Hugging Face model directory or 'builtin:starter'."
+        in said
+    )
+
+
+def test_a_tokenizer_without_chat_template(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tokenizer = byte_tokenizer()
+    tokenizer.chat_template = None
+    tokenizer.save_pretrained(tmp_path / "model")
+    (tmp_path / "model" / "config.json").write_text('{"model_type": "qwen3"}')
+    save_file({"w": torch.zeros(1)}, tmp_path / "model" / "model.safetensors")
+    said = refused(tmp_path, capsys, f"model.path={tmp_path}/model")
+    assert "the tokenizer has no chat template. Use an instruct model, or save one with the tokenizer." in said
+
+
+def test_an_empty_corpus(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty.jsonl").write_text("")
+    said = refused(tmp_path, capsys, f"corpus.source={tmp_path}/empty.jsonl")
+    assert 'holds no usable document (it is empty); a JSONL line needs text under "orig_doc" or "text"' in said
+
+
+def test_a_corpus_with_no_usable_line_counts_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "bad.jsonl").write_text('{"title": "x"}\n\nnot json\n{"text": "  "}\n[]\n')
+    said = refused(tmp_path, capsys, f"corpus.source={tmp_path}/bad.jsonl")
+    assert "(1 blank lines, 1 lines that are not objects, 2 lines without text, 1 undecodable lines)" in said
+
+
+@pytest.mark.parametrize(
+    ("values", "names"),
+    [
+        ({"schedule.active_skills": 7}, ("schedule.active_skills", "schedule.skills")),
+        ({"schedule.designer_delay": 1}, ("schedule.designer_delay", "schedule.regenerate_every")),
+        ({"reward.band_low": 0.9}, ("reward.band_low", "reward.band_high")),
+        ({"memory.band_low": 0.9}, ("memory.band_low", "memory.band_high")),
+        ({"designer.max_tokens": 4000, "model.context_tokens": 4000}, ("designer.max_tokens", "model.context_tokens")),
+        ({"agent.max_tokens": 4000, "model.context_tokens": 4000}, ("agent.max_tokens", "model.context_tokens")),
+        ({"hint.max_tokens": 4000, "model.context_tokens": 4000}, ("hint.max_tokens", "model.context_tokens")),
+        ({"reward.gamma_fast": 0.5}, ("reward.gamma_fast", "reward.gamma_slow")),
+        ({"schedule.hinted_plays": 0}, ("schedule.hinted_plays", "reward.variant")),
+        ({"checkpoint.best_metric": "beauty"}, ("checkpoint.best_metric", "beauty")),
+    ],
+)
+def test_contradictory_settings_are_refused_by_both_names(values: dict[str, Any], names: tuple[str, str]) -> None:
+    with pytest.raises(UserError) as caught:
+        with_overrides(load_preset("tiny"), values)
+    assert all(name in str(caught.value) for name in names)
+
+
+def test_a_context_too_small_for_the_prompt(tmp_path: Path) -> None:
+    small = {"model__context_tokens": 256, "designer__max_tokens": 64, "hint__max_tokens": 64, "agent__max_tokens": 64}
+    run = create(tmp_path / "run", fake_config(**small))
+    assert attempt(run, FakeEngines()) == 2
+    events = list(read_events(run, 1))
+    reason = events[-1]["payload"]["reason"]
+    longest = max(e["payload"]["prompt_tokens"] for e in events if e["kind"] == "candidate")
+    assert "model.context_tokens 256 is too small" in reason and f"the longest takes {longest} tokens" in reason
+    assert "Raise model.context_tokens, or lower corpus.max_words" in reason
+
+
+def test_a_run_killed_before_its_settings_were_in_place_can_be_started_again(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.json.part").write_text('{"config": {"half')
+    (tmp_path / "run" / "control.jsonl").write_text("")
+    run = create(tmp_path / "run", fake_config())
+    assert json.loads(run.config.read_text())["config"]["preset"] == "tiny"
+    assert sorted(p.name for p in run.root.iterdir()) == ["config.json", "control.jsonl"]
+
+
+class BigEngines(FakeEngines):
+    """From the third checkpoint on, weights or optimiser state are 4 MB, and the kernel takes no file above 1 MB."""
+
+    def __init__(self, part: str) -> None:
+        super().__init__()
+        self.part = part
+
+    def __call__(self, config: RunConfig, known: Mapping[str, Any]) -> Engines:
+        engines = super().__call__(config, known)
+        learner, big = self.learner, torch.zeros(1_000_000)
+        save_model, state = learner.save_model, learner.state
+
+        def save(directory: Path) -> None:
+            save_model(directory)
+            if learner.updates >= 3:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, resource.RLIM_INFINITY))
+                if self.part == "weights":
+                    save_file({"skill": learner.skill, "big": big}, directory / "model.safetensors")
+
+        learner.save_model = save  # type: ignore[method-assign]
+        if self.part == "optimiser":
+            learner.state = lambda: {**state(), "big": big}  # type: ignore[method-assign]
+        return engines
+
+
+@pytest.fixture
+def file_size_limit() -> Any:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.usefixtures("file_size_limit")
+@pytest.mark.parametrize("part", ["weights", "optimiser"])
+def test_a_disk_that_fills_up_during_a_save_leaves_the_checkpoint_before_it(tmp_path: Path, part: str) -> None:
+    run = create(tmp_path / "run", fake_config(schedule__rollouts=4))
+    assert attempt(run, BigEngines(part)) == 4
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    last = list(read_events(run, 1))[-1]["payload"]
+    assert last["owner"] == "limit"
+    assert last["reason"].startswith("no space left while writing checkpoint 000003")
+    assert "free some space and resume; the last checkpoint is whole" in last["reason"]
+    assert "000003" not in [p.name for p in run.checkpoints.iterdir()] and not list(run.checkpoints.glob("tmp-*"))
+    assert damage(run.checkpoint(2)) == ""
+    assert attempt(run, FakeEngines()) == 0
+    assert next(read_events(run, 2))["payload"]["start_rollout"] == 2
+
+
+class NotFinite(FakeEngines):
+    """The updates of some rollouts are not finite."""
+
+    def __init__(self, *rollouts: int) -> None:
+        super().__init__()
+        self.rollouts = rollouts
+
+    def __call__(self, config: RunConfig, known: Mapping[str, Any]) -> Engines:
+        engines = super().__call__(config, known)
+        update: Callable[..., Mapping[str, float | None]] = self.learner.update
+
+        def sometimes(rows: Sequence[TrainRow], *, rollout: int) -> Mapping[str, float | None]:
+            if rollout in self.rollouts:
+                raise NotFiniteError("the loss is nan")
+            return update(rows, rollout=rollout)
+
+        self.learner.update = sometimes  # type: ignore[method-assign]
+        return engines
+
+
+def weights_at(run: RunDirectory, number: int) -> bytes:
+    return (run.checkpoint(number) / "model" / "model.safetensors").read_bytes()
+
+
+def test_an_update_that_is_not_finite_is_skipped_and_the_last_good_weights_stay(tmp_path: Path) -> None:
+    run = create(tmp_path / "run", fake_config(checkpoint__keep_every=1, schedule__rollouts=4))
+    assert attempt(run, NotFinite(1)) == 0
+    events = list(read_events(run, 1))
+    (warned,) = [e for e in events if e["kind"] == "warning"]
+    assert warned["rollout"] == 1
+    assert "update was skipped, the last good weights are kept: the loss is nan" in warned["payload"]["message"]
+    assert weights_at(run, 2) == weights_at(run, 1) and weights_at(run, 3) != weights_at(run, 2)
+    values = [e["payload"]["values"] for e in events if e["kind"] == "metrics"]
+    assert [v["optim/skipped"] for v in values] == [0, 1, 0, 0]
+    assert values[1]["loss/total"] is None and values[1]["samples/agent"] > 0
+
+
+def test_three_updates_in_a_row_that_are_not_finite_end_the_run_also_across_a_resume(tmp_path: Path) -> None:
+    run = create(tmp_path / "run", fake_config(checkpoint__keep_every=1))
+    run.control.write_text("")
+    engines = NotFinite(0, 2, 3, 4)
+
+    def stop_after_two(log: Any) -> None:
+        def listener(kind: str, _payload: Mapping[str, Any], rollout: int | None) -> None:
+            if kind == "warning" and rollout == 3:
+                run.control.write_text('{"id": "s", "attempt": 1, "action": "stop"}\n')
+
+        log.listeners.append(listener)
+
+    assert attempt(run, engines, listen=stop_after_two) == 0
+    assert attempt(run, NotFinite(0, 2, 3, 4)) == 3
+    last = list(read_events(run, 2))[-1]["payload"]
+    assert (last["state"], last["owner"]) == ("failed", "infrastructure")
+    assert "3 updates in a row were not finite; the weights are those of rollout 1" in last["reason"]
+    assert "Lower optim.learning_rate" in last["reason"]
+    assert weights_at(run, 4) == weights_at(run, 2)
