@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from tests.pages.synthetic import ATTACKS
 from webapp.accounts.models import AuditEntry
-from webapp.episodes.models import Episode
+from webapp.episodes.models import Episode, Transcript
 from webapp.review import services
 from webapp.review.models import Flag, FlagKind
 from webapp.review.services import Pointer, Wish
@@ -125,6 +125,32 @@ def test_flagging_a_turn_counts_from_one_as_people_do(environment: Any, kind: An
     assert Flag.objects.get().turn == 0
     assert 'data-turn="1"' in text(reviewer.get(page))
     assert "turn 1" in text(reviewer.get(page_of(environment)))
+
+
+def test_a_turn_of_a_long_transcript_is_linked_on_the_page_that_has_it(
+    placed: Any, environment: Any, viewer: Client
+) -> None:
+    episode = Episode.objects.filter(environment=environment).first()
+    turn = {
+        "observation": "again",
+        "reply": "x",
+        "action": "x",
+        "reward": 0.0,
+        "observation_tokens": 1,
+        "reply_tokens": 1,
+    }
+    Transcript.objects.filter(episode=episode).update(turns=[turn] * 450)
+    Episode.objects.filter(pk=episode.pk).update(turns=450)
+    for number in (200, 201, 450):
+        placed(subject="turn", pointer=Pointer(episode_id=episode.pk, turn=number - 1))
+    flags = viewer.get(reverse("review:flags")).context["shown"]
+    addresses = {item.place.text: item.place.url for item in flags}
+    page = reverse("runs:episode", args=[environment.run_id, episode.pk])
+    assert addresses == {
+        "turn 200": f"{page}#t200", "turn 201": f"{page}?turn=201#t201", "turn 450": f"{page}?turn=450#t450",
+    }  # fmt: skip
+    for name, address in addresses.items():
+        assert f'id="t{name.removeprefix("turn ")}"' in text(viewer.get(address.partition("#")[0]))
 
 
 @pytest.mark.parametrize(

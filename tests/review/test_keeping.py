@@ -14,8 +14,9 @@ from webapp.review.models import Effect, Flag, FlagKind, Queue, Review
 from webapp.review.services import Pointer, Wish
 from webapp.review.services_queues import Rules
 from webapp.review.services_reviews import Label
-from webapp.runs.housekeeping import RESTORABLE, purge_deleted
+from webapp.runs.housekeeping import purge_deleted
 from webapp.runs.models import Run
+from webapp.runs.services_shelf import restorable
 
 pytestmark = pytest.mark.django_db
 
@@ -38,7 +39,7 @@ def test_a_run_that_is_gone_for_good_takes_its_flags_effects_and_queues_along(
         item = services_reviews.claim_next(actor=actor, queue_id=queue.pk)
         services_reviews.give_review(actor=actor, item_id=item.pk, label=Label(kind_id=kind("hang").pk))
     gone, kept = Run.objects.order_by("id")
-    Run.objects.filter(pk=gone.pk).update(deleted_at=timezone.now() - RESTORABLE - timedelta(days=1))
+    Run.objects.filter(pk=gone.pk).update(deleted_at=timezone.now() - restorable() - timedelta(days=1))
     assert purge_deleted() == 1
     assert (Flag.objects.count(), Effect.objects.count(), Queue.objects.count()) == (2, 1, 1)
     assert set(Flag.objects.values_list("run", flat=True)) == {kept.pk}

@@ -13,6 +13,7 @@ from webapp.accounts.models import User
 from webapp.core.pagination import Page, keyset_page
 from webapp.environments.models import Environment
 from webapp.episodes.models import Episode
+from webapp.episodes.selectors import TURNS_A_PAGE
 from webapp.review.effects import WITHHOLDING, EffectState, Trained, state_of, trained_before
 from webapp.review.models import Effect, Flag, FlagKind
 from webapp.review.services import may_reach_trainer
@@ -166,7 +167,8 @@ def place_of(flag: Flag) -> Place:
     if flag.episode_id is not None:
         url = reverse("runs:episode", args=[flag.run_id, flag.episode_id])
         if flag.turn_number is not None:
-            return Place(text=f"turn {flag.turn_number}", url=f"{url}#t{flag.turn_number}")
+            start = f"?turn={flag.turn_number}" if flag.turn_number > TURNS_A_PAGE else ""  # beyond the first page
+            return Place(text=f"turn {flag.turn_number}", url=f"{url}{start}#t{flag.turn_number}")
         return Place(text="episode", url=url)
     url = reverse("runs:environment", args=[flag.run_id, environment.key])
     if environment.superseded:
