@@ -21,7 +21,7 @@ WITHOUT_DJANGO = ("trainer", "sandbox", "stack", "tools", "conformance", "docs")
 FOREIGN_VARIABLES = ("DATABASE_URL", "REDIS_URL", "CELERY_BROKER_URL", "CELERY_RESULT_BACKEND", "SECRET_KEY")
 
 # `make fuzz` selects the second one. Two busy cores make single examples slow now and then: no deadline per example.
-hypothesis.settings.register_profile("spadework", deadline=None, print_blob=True)
+hypothesis.settings.register_profile("spadework", deadline=None, print_blob=True, max_examples=50)
 hypothesis.settings.register_profile("fuzz", deadline=None, print_blob=True, max_examples=10_000)
 hypothesis.settings.load_profile("spadework")
 

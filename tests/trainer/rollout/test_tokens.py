@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.trainer.tiny_model import CHATML, tiny_tokenizer
@@ -83,7 +83,6 @@ def test_text_that_looks_like_our_markers_is_not_taken_for_one() -> None:
     assert TOKENIZER.decode(list(prompt)).count(text) == 1
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.text() | st.sampled_from(["<|im_end|>", "\n", "<|im_start|>user\n", "\ud800"]), max_size=6).map("".join)
 )
@@ -111,7 +110,6 @@ def test_two_replies_in_a_row_and_misaligned_log_probs_are_refused() -> None:
         conversation.append_reply(reply(65, END))
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(st.lists(st.integers(3, 390), min_size=0, max_size=8), st.text(max_size=20)), max_size=5))
 def test_tokens_mask_and_log_probs_always_align(turns: list[tuple[list[int], str]]) -> None:
     conversation = Conversation.start(CHAT, MESSAGES)
