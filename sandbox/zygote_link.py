@@ -104,10 +104,10 @@ class ZygoteLink:
         link = cls(process, ours, flavour, tier)
         # It waits for its settings, so nothing of it is outside the group.
         link.group = group if group is not None and group.add(process.pid) else None
-        ours.send(json.dumps(_settings(flavour, tier, limits)).encode())
         try:
+            ours.send(json.dumps(_settings(flavour, tier, limits)).encode())
             answer = await asyncio.wait_for(link._ready, limits.spawn_s)
-        except (TimeoutError, HostError) as error:
+        except (TimeoutError, HostError, OSError) as error:
             late = f"no answer in {limits.spawn_s:g} s"
             words = await link.close(limits.close_s) or (late if isinstance(error, TimeoutError) else str(error))
             raise SandboxUnavailable(f"the {tier} tier did not start: {words}") from error
@@ -170,6 +170,7 @@ class ZygoteLink:
         if not self.alive:
             raise HostError("the zygote has ended")
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        mapping: mmap.mmap | None = None
         page = os.memfd_create("sandbox-progress", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
             os.ftruncate(page, mmap.PAGESIZE)
@@ -185,6 +186,8 @@ class ZygoteLink:
             self._control.sendmsg([request], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
         except OSError as error:
             ours.close()
+            if mapping is not None:
+                mapping.close()
             raise HostError(f"cannot ask the zygote for a worker: {error}") from error
         finally:
             theirs.close()

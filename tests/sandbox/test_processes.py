@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import subprocess
@@ -246,3 +247,22 @@ def test_no_environment_variable_of_the_host_reaches_a_worker(
 def test_a_fault_in_one_thread_of_callers_is_a_value_in_that_thread_only(quick: Sandbox) -> None:
     fault = fault_of(quick, environment(step="1 / 0"))
     assert fault.message == "ZeroDivisionError: division by zero"
+
+
+def test_a_worker_killed_while_idle_leaves_no_descriptor() -> None:
+    with Sandbox() as box:
+        zygotes = set(processes_of(os.getpid()))
+        (opened,) = box.reset_many([(box.load(GUESS), 1, 25)])
+        assert isinstance(opened, Opened)
+        gc.collect()
+        gc.disable()  # a descriptor that only the collector would close counts as left
+        try:
+            before = descriptors()
+            for _ in range(5):
+                (worker,) = set(processes_of(os.getpid())) - zygotes
+                os.kill(worker, signal.SIGKILL)
+                assert wait_until(lambda: set(processes_of(os.getpid())) <= zygotes)
+                assert isinstance(step_one(box, opened.episode, "\\boxed{1}"), Stepped)
+            assert descriptors() == before
+        finally:
+            gc.enable()
