@@ -22,6 +22,8 @@ from sandbox.results import EpisodeHandle, Opened, Stepped
 from sandbox.worker_link import WorkerLink, WorkerLost
 
 _ATTEMPTS = 3
+# Fewer calls than this do not go out as a second frame.
+_WORTH_A_FRAME = 16
 
 
 @dataclass
@@ -88,7 +90,7 @@ class Version:
         self.last_used = 0.0
         self._start_worker = start_worker
         self._queue: deque[Job] = deque()
-        self._flight: list[Job] = []
+        self._flights: deque[list[Job]] = deque()
         self._carrier: WorkerLink | None = None
         self._repair: asyncio.Task[None] | None = None
         self._preparing = False
@@ -113,40 +115,54 @@ class Version:
     @property
     def idle(self) -> bool:
         """True when its worker could be put to sleep without loss."""
-        return not (self.episodes or self._queue or self._flight or self._preparing) and self._repair is None
+        busy = self.episodes or self._queue or self._flights or self._preparing
+        return not busy and self._repair is None
 
     def pump(self) -> None:
-        """Send the next frame unless one is on its way; start or replace the worker first when there is none.
+        """Send what is queued; start or replace the worker first when there is none.
 
-        While a frame is on its way, what is submitted gathers for the next one.
+        Two frames may be on their way, so that the host looks at the answers of one while the worker does the other.
+        What is submitted meanwhile gathers for the next frame.
         """
-        if self._flight or self._repair is not None or not self._queue or self.closed:
+        if self._repair is not None or self.closed:
             return
-        if self.worker is not None and self.worker.usable:
-            self._send(self.worker)
-        else:
-            self._repair = asyncio.get_running_loop().create_task(self._mend())
+        while size := self._next_frame():
+            if self.worker is None or not self.worker.usable:
+                self._repair = asyncio.get_running_loop().create_task(self._mend())
+                return
+            self._send(self.worker, size)
 
-    def _send(self, worker: WorkerLink) -> None:
-        jobs = [self._queue.popleft() for _ in range(min(len(self._queue), self.limits.batch_items))]
+    def _next_frame(self) -> int:
+        """How many calls to send now: half of a large queue first, the rest behind it; none while two frames are out."""
+        queued, limit = len(self._queue), self.limits.batch_items
+        if not self._flights:
+            return min(queued if queued < 2 * _WORTH_A_FRAME else (queued + 1) // 2, limit)
+        return min(queued, limit) if len(self._flights) == 1 and queued >= _WORTH_A_FRAME else 0
+
+    def _send(self, worker: WorkerLink, size: int) -> None:
+        jobs = [self._queue.popleft() for _ in range(size)]
         self.counters.frames += 1
-        self.counters.calls += len(jobs)
-        self._flight, self._carrier = jobs, worker
+        self.counters.calls += size
+        self._flights.append(jobs)
+        self._carrier = worker
         try:
             worker.request([job.item for job in jobs], self.limits.step_hard_s, self._on_answer)
         except ProtocolError as error:
-            self._flight = []
+            self._flights.pop()
             self._fail(jobs, HostError(f"a call has no form on the wire: {error}"))
 
     def _on_answer(self, answers: list[Any], error: Exception | None) -> None:
         if self.closed:
             return  # close() tells the callers
-        jobs, self._flight = self._flight, []
+        jobs = self._flights.popleft()
         loop = asyncio.get_running_loop()
         if error is not None:
+            # The frame behind it was not begun.
+            self._queue.extendleft(reversed(self._take_flights()))
             self._repair = loop.create_task(self._mend(jobs, error))
             return
         self.last_used = loop.time()
+        self.pump()  # first, so that the worker goes on while its answers are looked at
         for job, answer in zip(jobs, answers, strict=True):
             try:
                 result = self._judge(job.item, answer)
@@ -155,8 +171,12 @@ class Version:
                 self._fail([job], HostError(f"judging a reply failed: {type(failure).__name__}: {failure}"))
             else:
                 self._settle(job, result)
-        if self._queue:
-            self.pump()
+        self.pump()
+
+    def _take_flights(self) -> list[Job]:
+        jobs = [job for flight in self._flights for job in flight]
+        self._flights.clear()
+        return jobs
 
     async def _mend(self, jobs: Sequence[Job] = (), error: Exception | None = None) -> None:
         """Settle what a lost frame (`jobs`, `error`) means for its calls, then have a worker ready for what is queued."""
@@ -354,8 +374,7 @@ class Version:
     async def close(self, reason: str = "the environment handle was closed") -> None:
         """End everything of this version; calls that still wait get `HostError` with this reason."""
         self.closed = True
-        flight, self._flight = self._flight, []
-        self._fail([*flight, *self._take_queue()], HostError(reason))
+        self._fail([*self._take_flights(), *self._take_queue()], HostError(reason))
         if self._repair is not None:
             self._repair.cancel()
             await asyncio.wait((self._repair,))

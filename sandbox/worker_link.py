@@ -1,4 +1,4 @@
-"""Host side of one worker: one frame at a time, one deadline per call, the zygote's word as the proof of death."""
+"""Host side of one worker: frames answered in order, one deadline per call, the zygote's word as the proof of death."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import mmap
 import os
 import socket
 import struct
+from collections import deque
 from collections.abc import Callable
 from time import perf_counter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sandbox.errors import HostError, SandboxUnavailable
 from sandbox.isolation.tiers import UNSANDBOXED
@@ -21,15 +22,32 @@ _PROGRESS = struct.Struct("<III")
 _STAGES = ("load", "parse", "load", "reset", "step", "end", "solution", "measure")
 _CHUNK_BYTES = 1 << 16
 _INCOMPLETE: Final = object()
-# Polling needs a processor of its own; after a step that took longer than that, the next ones are waited for as usual.
+# Polling needs a processor of its own; after a frame that took longer than that, the next ones are waited for as usual.
 _MAY_SPIN = len(os.sched_getaffinity(0)) > 1
-_SPIN_S = 100e-6
+_SPIN_S = 300e-6
 _SKIP_AFTER_MISS = 32
 
-FrameHandler = Callable[[Any, Exception | None], None]
-"""Hears of one frame: its message, or why none came."""
-AnswerHandler = Callable[[list[Any], Exception | None], None]
+AnswerHandler = Callable[[Any, Exception | None], None]
 """Hears of one request: the replies in order, or an error that `WorkerLink.lost` explains."""
+
+
+class _Expected(NamedTuple):
+    """A frame on its way: who hears of it, its largest size, and what its reply must carry (`number` 0: the greeting)."""
+
+    handler: AnswerHandler
+    most_bytes: int
+    number: int = 0
+    calls: int = 0
+
+    def answers_in(self, message: Any) -> Any:
+        """The answers of a reply, or the whole greeting; raises `ProtocolError` for what cannot be the reply."""
+        if not self.number:
+            return message
+        if type(message) is not list or len(message) != 2 or message[0] != self.number:
+            raise ProtocolError("the reply does not belong to the request")
+        if type(message[1]) is not list or len(message[1]) != self.calls:
+            raise ProtocolError("the reply has the wrong number of answers")
+        return message[1]
 
 
 class WorkerLost(Exception):
@@ -63,8 +81,7 @@ class WorkerLink:
         self._loop = asyncio.get_running_loop()
         self._received = bytearray()
         self._unsent = memoryview(b"")
-        self._expected_bytes = 65_536
-        self._on_frame: FrameHandler | None = None
+        self._waiting: deque[_Expected] = deque()
         self._gone: asyncio.Future[None] = self._loop.create_future()
         self._sequence = 0
         self._status: int | None = None
@@ -80,7 +97,7 @@ class WorkerLink:
         pid, channel, page = await zygote.fork()
         link = cls(zygote, pid, channel, page, limits)
         first: asyncio.Future[Any] = link._loop.create_future()
-        link._on_frame = _into(first)
+        link._expect(_Expected(_into(first), 65_536))
         try:
             hello = await asyncio.wait_for(first, limits.spawn_s)
             answers = hello.get("self_test") if isinstance(hello, dict) else None
@@ -104,34 +121,24 @@ class WorkerLink:
     # --- frames -----------------------------------------------------------------------------------------------------
 
     def request(self, items: list[list[Any]], hard_s: float, on_answer: AnswerHandler) -> None:
-        """Send one frame of calls, each bounded by `hard_s` seconds.
+        """Send one frame of calls, each bounded by `hard_s` seconds; the worker does frames one after the other.
 
         `on_answer` is called once, from the event loop or at once: with the replies in order, or with what `lost` wants.
+        After an error the frames behind it are forgotten: none of their calls was begun.
         """
-        self._sequence += 1
-        number, wanted = self._sequence, len(items)
-
-        def on_frame(message: Any, error: Exception | None) -> None:
-            if error is not None:
-                on_answer([], error)
-            elif type(message) is not list or len(message) != 2 or message[0] != number:
-                on_answer([], ProtocolError("the reply does not belong to the request"))
-            elif type(message[1]) is not list or len(message[1]) != wanted:
-                on_answer([], ProtocolError("the reply has the wrong number of answers"))
-            else:
-                on_answer(message[1], None)
-
         if self._violated:
             on_answer([], ProtocolError("bytes nobody asked for"))
         elif self._gone.done():
             on_answer([], EOFError("the worker has ended"))
         else:
-            data = encode_frame([number, items])
-            self._expected_bytes = self._limits.reply_bytes(wanted)
-            self._on_frame = on_frame
-            self._watch.begin(hard_s, wanted)
+            self._sequence += 1
+            data = encode_frame([self._sequence, items])
+            self._watch.begin(hard_s, len(items))
+            self._expect(_Expected(on_answer, self._limits.reply_bytes(len(items)), self._sequence, len(items)))
             self._send(data)
-            if wanted == 1 and _MAY_SPIN:
+            if self._impatience:
+                self._impatience -= 1
+            elif _MAY_SPIN:
                 # After whoever is ready to run now, so that their calls gather for the next frame meanwhile.
                 self._loop.call_soon(self._await_briefly)
 
@@ -144,15 +151,15 @@ class WorkerLink:
         except (TimeoutError, EOFError, ProtocolError) as error:
             raise await self.lost(error) from error
         finally:
-            self._on_frame = None
+            self._finish(None, EOFError("nobody waits any more"))
 
     @property
     def waits(self) -> bool:
         """True while a frame is on its way."""
-        return self._on_frame is not None
+        return bool(self._waiting)
 
     def time_out(self) -> None:
-        """End the frame that is on its way: it took too long."""
+        """End what is on its way: it took too long."""
         self._finish(None, TimeoutError())
 
     def progress(self) -> tuple[int, int, int]:
@@ -161,23 +168,33 @@ class WorkerLink:
         return done, index, stage
 
     def _await_briefly(self) -> None:
-        """Poll for the reply to a single call: for short steps, sleeping and waking up would take longer than the step."""
-        if self._impatience:
-            self._impatience -= 1
-            return
+        """Poll for the reply while no other worker owes one: for short steps, sleeping and waking up would take longer."""
         ends_at = perf_counter() + _SPIN_S
-        while self._on_frame is not None and not self._closed:
+        while self._waiting and self._zygote.in_flight == len(self._waiting):
             self._on_readable()
             if perf_counter() >= ends_at:
                 self._impatience = _SKIP_AFTER_MISS
                 return
 
+    def _expect(self, expected: _Expected) -> None:
+        self._waiting.append(expected)
+        self._zygote.in_flight += 1
+
     def _finish(self, message: Any, error: Exception | None) -> None:
-        handler, self._on_frame = self._on_frame, None
-        if handler is not None:
-            handler(message, error)
+        """Tell who waits for the oldest frame; an error ends all of them, and the oldest is to blame."""
+        if not self._waiting:
+            return
+        handler = self._waiting.popleft().handler
+        self._zygote.in_flight -= 1
+        if error is not None:
+            self._zygote.in_flight -= len(self._waiting)
+            self._waiting.clear()
+        handler(message, error)
 
     def _send(self, data: bytes) -> None:
+        if self._unsent:
+            self._unsent = memoryview(bytes(self._unsent) + data)
+            return
         try:
             sent = self._channel.send(data)
         except BlockingIOError:
@@ -208,7 +225,7 @@ class WorkerLink:
         if not part:
             self._at_end()
             return
-        if self._closed or self._on_frame is None:
+        if self._closed or not self._waiting:
             # Unasked bytes, or a frame after a verdict: never kept. An endless stream of them would keep the host busy,
             # so the worker is killed at once and the next call hears why.
             if not self._violated and not self._closed:
@@ -217,26 +234,24 @@ class WorkerLink:
             return
         self._received += part
         try:
-            message = self._complete()
+            while self._waiting and (message := self._complete()) is not _INCOMPLETE:
+                self._finish(message, None)
         except ProtocolError as error:
             self._finish(None, error)
-            return
-        if message is not _INCOMPLETE:
-            self._finish(message, None)
 
     def _complete(self) -> Any:
-        """The message when the whole frame is there, else `_INCOMPLETE`; raises `ProtocolError`."""
-        received = self._received
+        """What the oldest frame expects once all of it is there, else `_INCOMPLETE`; raises `ProtocolError`."""
+        received, expected = self._received, self._waiting[0]
         if len(received) < HEADER_BYTES:
             return _INCOMPLETE
-        size = HEADER_BYTES + body_length(received, self._expected_bytes)
+        size = HEADER_BYTES + body_length(received, expected.most_bytes)
         if len(received) < size:
             return _INCOMPLETE
-        if len(received) > size:
+        body = bytes(memoryview(received)[HEADER_BYTES:size])
+        del received[:size]
+        if received and len(self._waiting) == 1:
             raise ProtocolError("more bytes than one reply")
-        body = bytes(memoryview(received)[HEADER_BYTES:])
-        self._received = bytearray()
-        return decode_body(body)
+        return expected.answers_in(decode_body(body))
 
     def _at_end(self) -> None:
         self._loop.remove_reader(self._channel.fileno())
@@ -302,7 +317,7 @@ class WorkerLink:
 
 
 class _Watch:
-    """Deadline of a frame: no call may stand still for `hard_s`, and all together get `hard_s` each.
+    """Deadline of what is on its way: no call may stand still for `hard_s`, and all together get `hard_s` each.
 
     The timer outlives the frame: arming and cancelling one for every frame costs more than a look at an idle worker.
     """
@@ -317,9 +332,12 @@ class _Watch:
     def begin(self, hard_s: float, calls: int) -> None:
         now = self._loop.time()
         self._hard_s = hard_s
-        self._ends_at = now + hard_s * calls
-        self._moved_at = now
-        self._done = self._link.progress()[0]
+        if self._link.waits:
+            self._ends_at += hard_s * calls
+        else:
+            self._ends_at = now + hard_s * calls
+            self._moved_at = now
+            self._done = self._link.progress()[0]
         if self._timer is None or self._timer.when() > now + hard_s:
             self.stop()
             self._timer = self._loop.call_later(hard_s / 8, self._look)

@@ -67,6 +67,8 @@ class ZygoteLink:
         self.missing: list[str] = []
         self.layers: list[str] = []
         self.group: ControlGroup | None = None
+        self.in_flight = 0
+        """Frames its workers owe an answer to."""
         self._loop = asyncio.get_running_loop()
         self._next_id = 0
         self._ready: asyncio.Future[dict[str, Any]] = self._loop.create_future()

@@ -105,6 +105,7 @@ class _FakeZygote:
     tier = "sealed"
     alive = True
     group = None
+    in_flight = 0
 
     def __init__(self, theirs: socket.socket) -> None:
         self.theirs = theirs
@@ -160,7 +161,7 @@ def test_any_bytes_to_a_worker_end_it_or_get_a_frame(chunks: list[bytes]) -> Non
     os.write(write, b"".join(chunks)[:4000])
     os.close(write)
     worker = Worker.__new__(Worker)
-    worker._descriptor, worker._buffer = read, bytearray()  # type: ignore[misc]
+    worker._descriptor, worker._buffer, worker._hasty = read, bytearray(), False  # type: ignore[misc]
     worker._settings = type("Bounds", (), {"frame_bytes": 10_000})()
     try:
         while worker.receive() is not None:
