@@ -266,3 +266,18 @@ def test_a_worker_killed_while_idle_leaves_no_descriptor() -> None:
             assert descriptors() == before
         finally:
             gc.enable()
+
+
+@pytest.mark.parametrize("culprit", [3, 20, 39])
+def test_of_many_calls_in_two_frames_only_the_one_that_hangs_is_at_fault(quick: Sandbox, culprit: int) -> None:
+    swallow = "while action == 'hang':\n    try:\n        while True: pass\n    except BaseException: pass\n"
+    source = environment(step=swallow + "self.n = getattr(self, 'n', 0) + 1\nreturn f'{self.n}', 0.0, False, False, {}")
+    handle = quick.load(source)
+    opened = quick.reset_many([(handle, seed, 25) for seed in range(40)])
+    episodes = [each.episode for each in opened if isinstance(each, Opened)]
+    quick.step_many([(episode, "go") for episode in episodes])
+    answers = quick.step_many([(e, "hang" if place == culprit else "go") for place, e in enumerate(episodes)])
+    faults = {place: answer.kind for place, answer in enumerate(answers) if isinstance(answer, EnvironmentFault)}
+    assert faults == {culprit: "timeout"}
+    assert {answer.observation for answer in answers if isinstance(answer, Stepped)} == {"2"}
+    handle.close()
