@@ -70,8 +70,8 @@ def test_sizes_come_from_the_newest_run_of_the_same_model(ingested: Callable[...
     config = parse_config(run.config)
     estimate = estimate_of(config=config)
     assert estimate.basis == run
-    # The synthetic run writes a checkpoint of 23.4 MB each rollout; the settings keep the newest 3.
-    assert estimate.checkpoint_bytes == 3 * 23_400_000
+    # The synthetic run writes a checkpoint of 23.4 MB each rollout; the settings keep the newest 3 and the best one.
+    assert estimate.checkpoint_bytes == (3 + 1) * 23_400_000
     logged = directory_bytes(Path(run.directory) / "attempts")
     assert logged is not None
     assert estimate.log_bytes == round(logged / run.episodes.count() * estimate.episodes)

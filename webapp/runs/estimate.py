@@ -48,7 +48,9 @@ def estimate_of(*, config: RunConfig) -> Estimate:
     """The estimate for a run of these settings."""
     schedule, kept = config.schedule, config.checkpoint
     sets = -(-schedule.rollouts // schedule.regenerate_every)
-    checkpoints = min(kept.keep_last, -(-schedule.rollouts // kept.every))
+    checkpoints = min(
+        kept.keep_last + kept.keep_best, -(-schedule.rollouts // kept.every)
+    )  # at most: the best may be the newest
     if kept.keep_every:
         checkpoints += max(0, schedule.rollouts // kept.keep_every - 1)
     basis, checkpoint_bytes, log_bytes = _sizes(config)
