@@ -7,6 +7,7 @@ import dataclasses
 import os
 import threading
 from collections.abc import Coroutine, Sequence
+from concurrent.futures import CancelledError
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -17,6 +18,7 @@ from sandbox.limits import GuessRule, Limits
 from sandbox.results import EnvironmentHandle, EpisodeHandle, Opened, Report, Stepped
 
 _T = TypeVar("_T")
+_CLOSED = "this Sandbox is closed"
 
 
 class Sandbox:
@@ -30,6 +32,7 @@ class Sandbox:
         `minimum_tier` (with `only`: not this very tier), `ValueError` when that is no tier."""
         self._owner = os.getpid()
         self._closed = False
+        self._order = threading.Lock()
         self._host = SandboxHost(limits, minimum_tier, only=only)
         self._loop = asyncio.SelectorEventLoop()
         # The parent-death signal of the zygotes is tied to this thread: it lives until close().
@@ -57,16 +60,22 @@ class Sandbox:
         return self._host.limits
 
     def _call(self, work: Coroutine[Any, Any, _T]) -> _T:
-        if self._closed or os.getpid() != self._owner:
+        if os.getpid() != self._owner:
             work.close()
-            state = "closed" if self._closed else "used in a forked child; make one Sandbox per process"
-            raise HostError(f"this Sandbox is {state}")
+            raise HostError("this Sandbox is used in a forked child; make one Sandbox per process")
         if threading.current_thread() is self._thread:
             work.close()
             raise HostError("the sandbox's own thread cannot wait for itself")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        # Under the lock, so that nothing is handed to the loop after the order to close it.
+        with self._order:
+            if self._closed:
+                work.close()
+                raise HostError(_CLOSED)
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
+        except CancelledError as error:
+            raise HostError(_CLOSED) from error
         except BaseException:
             future.cancel()
             raise
@@ -118,16 +127,31 @@ class Sandbox:
         return self._call(read())
 
     def close(self) -> None:
-        """End every process of this sandbox and wait for it. Twice is allowed; in a forked child it does nothing."""
-        if self._closed or os.getpid() != self._owner:
+        """End every process of this sandbox and wait for it. Twice is allowed, and from several threads; in a forked child
+        it does nothing. Calls that still wait raise `HostError`."""
+        if os.getpid() != self._owner:
+            return
+        with self._order:
+            first, self._closed = not self._closed, True
+        if not first:
+            self._thread.join()
             return
         try:
-            self._call(self._host.close())
+            asyncio.run_coroutine_threadsafe(self._shut_down(), self._loop).result()
         finally:
-            self._closed = True
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
             self._loop.close()
+
+    async def _shut_down(self) -> None:
+        """Close the host, then end what still waits for it: a stopped loop would leave it waiting for ever."""
+        try:
+            await self._host.close()
+        finally:
+            left = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in left:
+                task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
 
     def __enter__(self) -> Self:
         """The sandbox itself."""

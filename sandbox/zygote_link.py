@@ -30,6 +30,8 @@ _BOOTSTRAP = (
 )
 _OPTIONAL_PACKAGES = ("numpy", "math_verify", "sympy", "mpmath", "latex2sympy2_extended", "antlr4")
 _MESSAGE_BYTES = 4096
+# Requests under way: some hundred small messages fill the control socket, whatever they say.
+_FORKS_ASKED = 32
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 
@@ -73,6 +75,7 @@ class ZygoteLink:
         self._next_id = 0
         self._ready: asyncio.Future[dict[str, Any]] = self._loop.create_future()
         self._forks: dict[int, asyncio.Future[int]] = {}
+        self._fork_places = asyncio.Semaphore(_FORKS_ASKED)
         self._exits: dict[int, asyncio.Future[int | None]] = {}
         self._loop.add_reader(control.fileno(), self._on_message)
 
@@ -169,6 +172,10 @@ class ZygoteLink:
 
     async def fork(self) -> tuple[int, socket.socket, mmap.mmap]:
         """A new worker: its number in the zygote's eyes, our end of its socket, its progress page."""
+        async with self._fork_places:
+            return await self._ask_for_fork()
+
+    async def _ask_for_fork(self) -> tuple[int, socket.socket, mmap.mmap]:
         if not self.alive:
             raise HostError("the zygote has ended")
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -210,6 +217,9 @@ class ZygoteLink:
             return
         try:
             self._control.send(json.dumps({"op": "kill", "pid": pid}).encode())
+        except BlockingIOError:
+            # The control socket is full: no reason to end every other worker.
+            self._loop.call_later(0.01, self.kill, pid)
         except OSError:
             self.destroy()
 

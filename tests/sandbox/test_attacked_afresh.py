@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import gc
 import math
@@ -261,6 +262,56 @@ def test_a_zygote_that_cannot_fork_says_so_and_lives_on(monkeypatch: pytest.Monk
     asyncio.run(ask())
     ours.close()
     theirs.close()
+
+
+def test_many_requests_at_once_do_not_fill_the_control_socket() -> None:
+    # Three hundred loads at the same time: some were told that no worker could be had, as if the machine were at fault.
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setblocking(False)
+    theirs.setblocking(False)
+
+    async def ask() -> int:
+        link = ZygoteLink(None, ours, "plain", "sealed")  # type: ignore[arg-type]
+        asked = [asyncio.ensure_future(link.fork()) for _ in range(300)]
+        await asyncio.sleep(0.05)
+        assert not any(task.done() for task in asked)
+        for _ in range(1000):
+            link.kill(7)  # more than fit: the zygote must not be destroyed for it
+        found = 0
+        with contextlib.suppress(BlockingIOError):
+            while theirs.recv(4096).startswith(b'{"op": "fork"'):
+                found += 1
+        for task in asked:
+            task.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
+        asyncio.get_running_loop().remove_reader(ours.fileno())
+        return found
+
+    assert asyncio.run(ask()) == 32
+    ours.close()
+    theirs.close()
+
+
+def test_calls_that_race_with_close_from_several_threads_end_in_an_answer_or_a_typed_error() -> None:
+    outcomes: list[str] = []
+
+    def load(box: Sandbox) -> None:
+        try:
+            outcomes.append(box.load(GUESS).class_name)
+        except BaseException as error:  # noqa: BLE001
+            outcomes.append(type(error).__name__)
+
+    for _ in range(3):
+        box = Sandbox(QUICK, "landlock", only=True)
+        threads = [threading.Thread(target=load, args=(box,), daemon=True) for _ in range(4)]
+        threads += [threading.Thread(target=box.close, daemon=True) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(10)
+        assert not any(thread.is_alive() for thread in threads)
+    assert len(outcomes) == 12
+    assert set(outcomes) <= {"GuessEnv", "HostError"}
 
 
 def test_requests_may_be_any_iterable_and_senseless_numbers_are_told(box: Sandbox) -> None:
