@@ -48,7 +48,7 @@ class Limits:
     """Actions a `solution()` may return."""
     open_files: int = 32
     """Descriptors a worker may have open."""
-    batch_items: int = 64
+    batch_items: int = 32
     """Calls gathered into one frame to one worker."""
     total_memory_bytes: int = field(default_factory=_most_of_memory)
     """Bytes of memory all workers may use together; holds where the host may make a control group."""
@@ -74,10 +74,21 @@ class Limits:
         """Seconds between a soft and its hard limit."""
         return self.step_hard_s - self.step_soft_s
 
+    @property
+    def _reply_chars(self) -> int:
+        """Characters of text in the reply to one call."""
+        return self.observation_chars + self.traceback_chars + self.stdout_bytes + 2_000
+
     def reply_bytes(self, items: int) -> int:
         """Largest reply frame, in bytes, that `items` calls can honestly produce (six bytes per escaped character)."""
-        text = self.observation_chars + self.traceback_chars + self.stdout_bytes + 2_000
-        return 65_536 + items * (6 * text + 100 * self.info_entries)
+        return 65_536 + items * (6 * self._reply_chars + 100 * self.info_entries)
+
+    def reply_commas(self, items: int) -> int:
+        """Most commas that the reply to `items` calls can honestly hold, in its texts and between its values.
+
+        A megabyte of empty lists would take the host twenty to parse; this bounds what is parsed at all.
+        """
+        return 1_000 + items * (self._reply_chars + self.info_entries)
 
     def frame_bytes(self) -> int:
         """Largest request frame in bytes a worker accepts."""

@@ -32,10 +32,11 @@ AnswerHandler = Callable[[Any, Exception | None], None]
 
 
 class _Expected(NamedTuple):
-    """A frame on its way: who hears of it, its largest size, and what its reply must carry (`number` 0: the greeting)."""
+    """A frame on its way: who hears of it, bounds of its reply, and what that must carry (`number` 0: the greeting)."""
 
     handler: AnswerHandler
     most_bytes: int
+    most_commas: int
     number: int = 0
     calls: int = 0
 
@@ -97,7 +98,7 @@ class WorkerLink:
         pid, channel, page = await zygote.fork()
         link = cls(zygote, pid, channel, page, limits)
         first: asyncio.Future[Any] = link._loop.create_future()
-        link._expect(_Expected(_into(first), 65_536))
+        link._expect(_Expected(_into(first), 65_536, 1_000))
         try:
             hello = await asyncio.wait_for(first, limits.spawn_s)
             answers = hello.get("self_test") if isinstance(hello, dict) else None
@@ -134,7 +135,9 @@ class WorkerLink:
             self._sequence += 1
             data = encode_frame([self._sequence, items])
             self._watch.begin(hard_s, len(items))
-            self._expect(_Expected(on_answer, self._limits.reply_bytes(len(items)), self._sequence, len(items)))
+            calls, limits = len(items), self._limits
+            bounds = limits.reply_bytes(calls), limits.reply_commas(calls)
+            self._expect(_Expected(on_answer, *bounds, self._sequence, calls))
             self._send(data)
             if self._impatience:
                 self._impatience -= 1
@@ -251,6 +254,8 @@ class WorkerLink:
         del received[:size]
         if received and len(self._waiting) == 1:
             raise ProtocolError("more bytes than one reply")
+        if body.count(b",") > expected.most_commas:
+            raise ProtocolError("more values than the calls can have")
         return expected.answers_in(decode_body(body))
 
     def _at_end(self) -> None:

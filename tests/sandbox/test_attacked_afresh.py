@@ -142,6 +142,15 @@ def test_a_forged_reply_is_refused_and_nobody_waits_for_ever(box: Sandbox, reply
     assert "the worker's reply was refused" in fault.message
 
 
+def test_a_reply_of_very_many_values_is_refused_before_it_is_parsed(box: Sandbox) -> None:
+    """A megabyte of empty lists takes the host twenty to parse, and holds up everybody else."""
+    source = FORGER.replace("forge(json.loads(action))", "forge([[]] * int(action))")
+    answer = step_one(box, open_one(box, source), "60000")
+    assert isinstance(answer, EnvironmentFault)
+    assert answer.kind == "contract"
+    assert "more values than the calls can have" in str(answer)
+
+
 def test_a_reply_that_breaks_the_judge_reaches_its_caller(box: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any) -> Stepped:
         raise TypeError("nobody thought of this")

@@ -89,4 +89,4 @@ def test_random_kills_give_no_wrong_reply_and_leave_nothing() -> None:
             f"{ROUNDS} rounds: {reported} ended in a reported error, {lost} episodes were reported lost, {box.statistics()}"
         )
     assert wait_until(lambda: set(processes_of(os.getpid())) <= others)
-    assert descriptors() == before
+    assert wait_until(lambda: descriptors() == before)
