@@ -18,7 +18,7 @@ ATTEMPT_ONLY = {"run_started", "run_state", "corpus", "warning", "document"}
 
 def effective_events(run: RunDirectory) -> list[dict[str, Any]]:
     """Events that count: rows of an attempt from the next one's first rollout on are superseded."""
-    numbers = attempts(run)
+    numbers = [n for n in attempts(run) if next(read_events(run, n), None)]  # one killed while it started said nothing
     starts = {n: next(read_events(run, n))["payload"]["start_rollout"] for n in numbers}
     kept = []
     for n in numbers:
