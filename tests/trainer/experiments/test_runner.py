@@ -98,7 +98,7 @@ def test_every_arm_differs_from_spade_by_its_point_only() -> None:
         "designer-not-trained": {"designer"}, "solve-rate": {"reward"}, "learning-potential": {"reward"},
     }  # fmt: skip
     demo = load_preset("demo").model_dump()
-    assert {k for k, v in spade.items() if v != demo[k]} == {"engine", "checkpoint"}
+    assert {k for k, v in spade.items() if v != demo[k]} == {"schedule", "engine", "checkpoint"}
 
 
 def test_the_fingerprint_of_settings_ignores_seed_and_checkpoints_and_sees_the_rest() -> None:
