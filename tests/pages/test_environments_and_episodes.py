@@ -278,7 +278,8 @@ def test_five_hundred_turns_come_in_pages_without_loss(run: Any, viewer: Client)
     last = viewer.get(f"/runs/{run.pk}/episodes/{episode.pk}/turns/?from=400").content.decode()
     assert "see 499." in last
     assert "the end" in last
-    assert "hx-get" not in last
+    assert 'id="more-turns"' in html
+    assert 'id="more-turns"' not in last
     assert TURNS_A_PAGE == 200
 
 
