@@ -49,9 +49,10 @@ def logging_settings(*, level: str) -> dict[str, Any]:
             "trainer": {"level": level},
             "sandbox": {"level": level},
             "celery": {"level": level},
-            # "received" and "succeeded" of every sweep would bury what a person wants to read; failures are errors.
+            # "due", "received" and "succeeded" of every sweep would bury what a person wants to read; failures are errors.
             "celery.app.trace": {"level": "WARNING"},
             "celery.worker.strategy": {"level": "WARNING"},
+            "celery.beat": {"level": "WARNING"},
             "uvicorn": {"level": level, "handlers": ["stderr"], "propagate": False},
             "uvicorn.access": {"level": level, "handlers": ["stderr"], "propagate": False},
             "django.server": {"level": level, "handlers": ["stderr"], "propagate": False},
