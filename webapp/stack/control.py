@@ -21,6 +21,7 @@ from webapp.stack.up import backing_services
 
 _POLL_S = 0.05
 _STOP_DEADLINE_S = 60.0
+_EXIT_S = 5.0
 EXIT_NOT_RUNNING = 3
 _SHOWN_VARIABLES = ("DATABASE_URL", "REDIS_URL", "SPADEWORK_HOME", "SPADEWORK_SECRET_KEY_FILE", "SPADEWORK_PUBLIC_URL")
 
@@ -77,9 +78,23 @@ def stop(home: Home) -> bool:
         deadline = time.monotonic() + grace_s
         while time.monotonic() < deadline:
             if holder_pid(home) != pid:
+                _wait_for_exit(pid)
                 return True
             Event().wait(_POLL_S)
     raise StackError(f"process {pid} does not end; look at it with: ps -fp {pid}")
+
+
+def _wait_for_exit(pid: int) -> None:
+    """Give a process that has let go of its lock the moment it needs to end; no signal any more, the number may be reused."""
+    deadline = time.monotonic() + _EXIT_S
+    while time.monotonic() < deadline:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rsplit(")", 1)[1].split()[0]
+        except (OSError, IndexError):
+            return
+        if state == "Z":
+            return
+        Event().wait(_POLL_S)
 
 
 def status(home: Home) -> tuple[int, str]:
