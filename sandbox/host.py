@@ -341,7 +341,7 @@ class SandboxHost:
         for zygote in zygotes:
             await zygote.close(self.limits.close_s)
         if self._group is not None:
-            self._group.remove()
+            await asyncio.to_thread(self._group.remove)  # it may wait for the kernel, and others use this loop
 
     # --- checks -----------------------------------------------------------------------------------------------------
 
