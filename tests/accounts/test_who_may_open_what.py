@@ -16,6 +16,7 @@ PAGES = {
     "/design/": Role.VIEWER,
     "/about/licences/": Role.VIEWER,
     "/accounts/profile/": Role.VIEWER,
+    "/accounts/tokens/": Role.VIEWER,
     "/accounts/users/": Role.ADMIN,
     "/accounts/users/invite/": Role.ADMIN,
     "/accounts/users/{pk}/": Role.ADMIN,

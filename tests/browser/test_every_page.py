@@ -29,6 +29,16 @@ def review_addresses() -> list[str]:
     return ["/review/", "/review/flags/", "/review/kinds/", "/review/kinds/new/"]
 
 
+def account_addresses() -> list[str]:
+    from webapp.accounts.models import User
+    from webapp.accounts.services_tokens import create_token
+
+    admin = User.objects.get(username="admin")
+    if not admin.api_tokens.exists():
+        create_token(actor=admin, name="nightly", scope="read", days=30)
+    return ["/accounts/tokens/", "/accounts/profile/"]
+
+
 def addresses(run: Any) -> list[str]:
     environment = run.environments.filter(superseded=False).order_by("-rollout", "slot").first()
     episode = run.episodes.filter(environment=environment, arm="hinted").first()
@@ -106,7 +116,7 @@ def test_every_page_is_clean_and_accessible(scheme: str, page: Any, synthetic: C
     run.begin(4)
     page.emulate_media(color_scheme=scheme)
     found: dict[str, list[str]] = {}
-    for address in [*addresses(run.run), *review_addresses()]:
+    for address in [*addresses(run.run), *review_addresses(), *account_addresses()]:
         page.goto(address)
         page.wait_for_load_state("networkidle")
         if problems := serious(page):
@@ -119,7 +129,7 @@ def test_hostile_text_runs_nothing_in_a_real_browser(page: Any, synthetic: Calla
     run.begin(2)
     dialogs: list[str] = []
     page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
-    for address in [*addresses(run.run), *review_addresses()]:
+    for address in [*addresses(run.run), *review_addresses(), *account_addresses()]:
         page.goto(address)
         page.wait_for_load_state("networkidle")
     assert dialogs == []
@@ -131,7 +141,7 @@ def test_no_page_scrolls_sideways(width: int, page: Any, synthetic: Callable[...
     run.begin(4)
     page.set_viewport_size({"width": width, "height": 900})
     wide = {}
-    for address in [*addresses(run.run), *review_addresses()]:
+    for address in [*addresses(run.run), *review_addresses(), *account_addresses()]:
         page.goto(address)
         over = page.evaluate("() => document.documentElement.scrollWidth - innerWidth")
         if over > 0:

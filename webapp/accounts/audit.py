@@ -26,6 +26,12 @@ def _storable(value: Any) -> Any:
     return value
 
 
+def _told(person: User | None, detail: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The detail, with the name of the API token the person's program came with."""
+    token = person.api_token if person is not None else None
+    return dict(_storable({**(detail or {}), **({"token": token.name} if token is not None else {})}))
+
+
 def record_each(
     *,
     actor: User | AnonymousUser | None,
@@ -45,7 +51,7 @@ def record_each(
                 object_type=target._meta.label_lower,
                 object_id=str(target.pk),
                 object_label=_storable(str(target))[:_LABEL_CHARACTERS],
-                detail=_storable(dict(detail or {})),
+                detail=_told(person, detail),
             )
             for target in targets
         ],
@@ -74,5 +80,5 @@ def record(
         object_type=target._meta.label_lower if target is not None else "",
         object_id=str(target.pk) if target is not None else "",
         object_label=_storable(label or (str(target) if target is not None else ""))[:_LABEL_CHARACTERS],
-        detail=_storable(dict(detail or {})),
+        detail=_told(person, detail),
     )

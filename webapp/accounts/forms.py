@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm, SetPasswordForm
 from django.contrib.auth.validators import UnicodeUsernameValidator
 from django.core.exceptions import ValidationError
 
-from webapp.accounts.models import User
-from webapp.accounts.roles import Role
+from webapp.accounts.models import SCOPE_ROLES, ApiToken, User
+from webapp.accounts.roles import Role, has_role
 
 if TYPE_CHECKING:
     # Generic for the type checker only; at run time Django's classes take no parameter.
@@ -20,6 +20,7 @@ else:
     _SetPassword = SetPasswordForm
     _ChangePassword = PasswordChangeForm
 
+TOKEN_DAYS = (7, 30, 90, 365)
 ROLE_CHOICES = [(role.value, f"{role.value}: {role.explanation}") for role in Role]
 
 
@@ -93,3 +94,23 @@ class ThemeForm(forms.Form):
     def chosen_theme(self) -> User.Theme:
         """The theme after validation."""
         return User.Theme(self.cleaned_data["theme"])
+
+
+class TokenForm(forms.Form):
+    """A new API token: its name, what it may do, how long it holds."""
+
+    name = forms.CharField(
+        max_length=80, label="Name", help_text="What program or machine will use it; the audit log says this name."
+    )
+    scope = forms.ChoiceField(label="Scope", widget=forms.RadioSelect, initial=ApiToken.Scope.READ.value)
+    days = forms.TypedChoiceField(
+        coerce=int, label="Expires after", choices=[(days, f"{days} days") for days in TOKEN_DAYS], initial=30
+    )
+
+    def __init__(self, user: User, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        scope = self.fields["scope"]
+        assert isinstance(scope, forms.ChoiceField)
+        scope.choices = [
+            (one.value, f"{one.value}: {one.label}") for one in ApiToken.Scope if has_role(user, SCOPE_ROLES[one])
+        ]

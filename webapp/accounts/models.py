@@ -1,7 +1,8 @@
-"""Users, the one-time links that let them in, and the audit log."""
+"""Users, the one-time links and API tokens that let them in, and the audit log."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import ClassVar
 
@@ -26,6 +27,8 @@ class User(AbstractUser):
 
     # The role once it was read (in a tuple: None is an answer too); see roles.role_of.
     role_memo: tuple[Role | None] | None = None
+    # The token this request came with: it caps the role, and the audit log names it.
+    api_token: ApiToken | None = None
 
     REQUIRED_FIELDS: ClassVar[list[str]] = []
 
@@ -68,6 +71,53 @@ class OneTimeLink(models.Model):
     def is_open_at(self, moment: datetime) -> bool:
         """True while the link can still be used."""
         return self.used_at is None and moment < self.expires_at
+
+
+class ApiToken(models.Model):
+    """Lets a program act for its owner, at most as far as its scope and their present role. Only a digest is stored."""
+
+    class Scope(models.TextChoices):
+        """What a program may do; each can do all that the ones before it can."""
+
+        READ = "read", "reads runs, environments, episodes, flags and pools, changes nothing"
+        REVIEW = "review", "also flags, and fills and builds pools"
+        CONTROL = "control", "also creates, starts, pauses, stops, clones and forks runs"
+        ADMIN = "admin", "also manages webhooks"
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="api_tokens")
+    name = models.CharField(max_length=80)
+    scope = models.CharField(max_length=8, choices=Scope.choices)
+    digest = models.CharField(max_length=64, unique=True)  # SHA-256 of the token, hex
+    beginning = models.CharField(max_length=12)  # its first characters, to recognise it by
+    created_at = models.DateTimeField()
+    expires_at = models.DateTimeField()
+    last_used_at = models.DateTimeField(null=True)  # to the minute
+    revoked_at = models.DateTimeField(null=True)
+
+    class Meta:
+        indexes: ClassVar[list[models.Index]] = [models.Index(fields=["user", "-id"], name="token_of_user")]
+
+    def __str__(self) -> str:
+        return f"token {self.name}"
+
+    @property
+    def role(self) -> Role:
+        """The strongest role the token can act with."""
+        return SCOPE_ROLES[self.scope]
+
+    def state_at(self, moment: datetime) -> str:
+        """``active``, ``expired`` or ``revoked``."""
+        if self.revoked_at is not None:
+            return "revoked"
+        return "active" if moment < self.expires_at else "expired"
+
+
+SCOPE_ROLES: Mapping[str, Role] = {
+    ApiToken.Scope.READ: Role.VIEWER,
+    ApiToken.Scope.REVIEW: Role.REVIEWER,
+    ApiToken.Scope.CONTROL: Role.OPERATOR,
+    ApiToken.Scope.ADMIN: Role.ADMIN,
+}
 
 
 class AuditEntry(models.Model):

@@ -39,7 +39,7 @@ _EXPLANATIONS = {
 
 
 def role_of(user: User | AnonymousUser) -> Role | None:
-    """The strongest role of an active user, None for anonymous, inactive and role-less ones.
+    """The strongest role of an active user, None for anonymous, inactive and role-less ones; with a token at most its scope's.
 
     The answer is kept on the user object, which lives for one request (consumers fetch the user afresh to re-check).
     """
@@ -51,6 +51,8 @@ def role_of(user: User | AnonymousUser) -> Role | None:
         else:
             names = {group.name for group in user.groups.all()}
             strongest = max((role for role in Role if role.value in names), key=lambda role: role.rank, default=None)
+        if user.api_token is not None and strongest is not None:
+            strongest = min(strongest, user.api_token.role, key=lambda role: role.rank)
         user.role_memo = (strongest,)
     return user.role_memo[0]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db.models import Q, QuerySet
 
-from webapp.accounts.models import AuditEntry, User
+from webapp.accounts.models import ApiToken, AuditEntry, User
 
 
 def list_users() -> list[User]:
@@ -21,3 +21,8 @@ def audit_of_user(*, user: User, limit: int) -> list[AuditEntry]:
     """The newest entries that a user caused or that are about them."""
     about = Q(object_type=User._meta.label_lower, object_id=str(user.pk))
     return list(audit_entries().filter(Q(actor=user) | about).order_by("-at", "-id")[:limit])
+
+
+def tokens_of(*, user: User, limit: int) -> list[ApiToken]:
+    """The person's API tokens, newest first, ended ones too."""
+    return list(ApiToken.objects.filter(user=user).order_by("-id")[:limit])

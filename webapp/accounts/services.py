@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from django.contrib.auth.models import Group
 from django.db import transaction
+from django.utils import timezone
 
 from webapp.accounts import links
 from webapp.accounts.audit import record
-from webapp.accounts.models import OneTimeLink, User
+from webapp.accounts.models import ApiToken, OneTimeLink, User
 from webapp.accounts.roles import Role
 
 FIRST_ADMIN_NAME = "admin"
@@ -134,7 +135,7 @@ def set_role(*, actor: User, user: User, role: Role) -> None:
 
 @transaction.atomic
 def deactivate(*, actor: User, user: User) -> None:
-    """Shut ``user`` out at once: sessions end with the next request, links stop working. Raises LastAdmin."""
+    """Shut ``user`` out at once: sessions end with the next request, links and API tokens stop working. Raises LastAdmin."""
     if not user.is_active:
         return
     if user.role == Role.ADMIN:
@@ -142,7 +143,8 @@ def deactivate(*, actor: User, user: User) -> None:
     User.objects.filter(pk=user.pk).update(is_active=False)
     user.is_active = False
     links.close_links(user=user)
-    record(actor=actor, action="user.deactivated", target=user)
+    ended = ApiToken.objects.filter(user=user, revoked_at=None).update(revoked_at=timezone.now())
+    record(actor=actor, action="user.deactivated", target=user, detail={"tokens_revoked": ended} if ended else {})
 
 
 @transaction.atomic

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from webapp.accounts import views, views_admin
+from webapp.accounts import views, views_admin, views_tokens
 
 app_name = "accounts"
 urlpatterns = [
@@ -13,6 +13,8 @@ urlpatterns = [
     path("link/<str:token>", views.link, name="link"),
     path("profile/", views.profile, name="profile"),
     path("theme/", views.theme, name="theme"),
+    path("tokens/", views_tokens.tokens, name="tokens"),
+    path("tokens/<int:pk>/revoke/", views_tokens.revoke, name="token_revoke"),
     path("users/", views_admin.users, name="users"),
     path("users/invite/", views_admin.invite, name="invite"),
     path("users/<int:pk>/", views_admin.user, name="user"),

@@ -15,6 +15,7 @@ from django.views.decorators.http import require_safe
 from webapp.accounts.permissions import require_role
 from webapp.accounts.roles import Role
 from webapp.core import design, health
+from webapp.core.problems import is_api, problem_response
 from webapp.core.vendored import licences as vendored_licences
 
 _LOG = logging.getLogger(__name__)
@@ -59,21 +60,33 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
     """400."""
+    if is_api(request):
+        return problem_response(
+            request, status=400, code="invalid-request", detail=_reason(exception) or "Bad request."
+        )
     return render(request, "errors/400.html", {"reason": _reason(exception)}, status=400)
 
 
 def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponse:
     """403."""
+    if is_api(request):
+        return problem_response(request, status=403, code="forbidden", detail=_reason(exception) or "Not allowed.")
     return render(request, "errors/403.html", {"reason": _reason(exception)}, status=403)
 
 
 def page_not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     """404."""
+    if is_api(request):
+        detail = f"There is nothing at {request.path}; /api/docs/ lists every address."
+        return problem_response(request, status=404, code="not-found", detail=detail)
     return render(request, "errors/404.html", status=404)
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
     """500: a template without user, session or database, because any of them may be what failed."""
+    if is_api(request):
+        detail = "Something broke on our side. The error was written to the server's log."
+        return problem_response(request, status=500, code="bug", detail=detail)
     return HttpResponse(_server_error_page(), status=500)
 
 

@@ -2,7 +2,7 @@
 
 Variables: DATABASE_URL, REDIS_URL, SPADEWORK_SECRET_KEY_FILE or SPADEWORK_SECRET_KEY, SPADEWORK_PUBLIC_URL, SPADEWORK_EXTRA_ORIGINS,
 SPADEWORK_HTTPS, SPADEWORK_DEBUG, SPADEWORK_HOME, SPADEWORK_STATIC_ROOT, SPADEWORK_STATIC_MANIFEST,
-SPADEWORK_DB_POOL, SPADEWORK_LOG_LEVEL.
+SPADEWORK_DB_POOL, SPADEWORK_LOG_LEVEL, SPADEWORK_RESTORE_DAYS, SPADEWORK_API_RATE.
 """
 
 from __future__ import annotations
@@ -93,6 +93,7 @@ INSTALLED_APPS = [
     "django_htmx",
     "django_filters",
     "rest_framework",
+    "drf_spectacular",
     "axes",
     "csp",
     "webapp.core",
@@ -164,7 +165,15 @@ CHANNEL_LAYERS = {
         },
     }
 }
-CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
+CACHES = {
+    "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"},
+    # Counts of API requests, shared by all web processes.
+    "throttle": {
+        "BACKEND": "django.core.cache.backends.redis.RedisCache",
+        "LOCATION": _redis.client_url,
+        "KEY_PREFIX": "spadework-throttle",
+    },
+}
 
 # Celery ------------------------------------------------------------------------------------------------------------
 
@@ -223,8 +232,18 @@ SPADEWORK_LINK_HOURS = 24
 SPADEWORK_RESTORE_DAYS = envint("SPADEWORK_RESTORE_DAYS", default=30, minimum=1, maximum=3650)
 
 REST_FRAMEWORK = {
-    "DEFAULT_AUTHENTICATION_CLASSES": ["rest_framework.authentication.SessionAuthentication"],
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "webapp.accounts.authentication.TokenAuthentication",
+        "rest_framework.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_THROTTLE_CLASSES": ["webapp.accounts.throttles.RequestThrottle"],
+    "DEFAULT_THROTTLE_RATES": {
+        "requests": f"{envint('SPADEWORK_API_RATE', default=600, minimum=1, maximum=1_000_000)}/min",
+        "bad-tokens": "20/min",
+    },
     "DEFAULT_PERMISSION_CLASSES": ["webapp.accounts.permissions.IsViewer"],
+    "EXCEPTION_HANDLER": "webapp.api.errors.handle",
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
     "UNICODE_JSON": True,

@@ -1,0 +1,10 @@
+"""Django's description of the app."""
+
+from __future__ import annotations
+
+from django.apps import AppConfig
+
+
+class ApiConfig(AppConfig):
+    name = "webapp.api"
+    label = "api"
