@@ -43,6 +43,6 @@ def caller() -> Callable[[str], Client]:
 
 
 @pytest.fixture
-def call(token_for: Callable[..., str], caller: Callable[[str], Any]) -> Callable[..., Client]:
-    """``call("operator", "read")``: a client with such a token."""
+def call_as(token_for: Callable[..., str], caller: Callable[[str], Any]) -> Callable[..., Client]:
+    """``call_as("operator", "read")``: a client with such a token."""
     return lambda role, scope: caller(token_for(role, scope))

@@ -70,10 +70,10 @@ def test_a_token_acts_at_most_with_its_scope_and_with_the_role_its_owner_has_the
     assert answer.json()["role"] == ORDER[min(SCOPES.index(scope), ORDER.index(later))]
 
 
-def test_an_expired_token_is_refused_and_says_so(call: Callable[..., Client]) -> None:
+def test_an_expired_token_is_refused_and_says_so(call_as: Callable[..., Client]) -> None:
     from webapp.accounts.models import ApiToken
 
-    client = call("viewer", "read")
+    client = call_as("viewer", "read")
     ApiToken.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
     answer = client.get(ME)
     assert (answer.status_code, answer["Content-Type"]) == (401, "application/problem+json")
@@ -82,11 +82,11 @@ def test_an_expired_token_is_refused_and_says_so(call: Callable[..., Client]) ->
 
 
 def test_a_revoked_token_is_refused_and_only_its_owner_can_revoke_it(
-    call: Callable[..., Client], viewer: Client, as_role: Callable[[str], Client]
+    call_as: Callable[..., Client], viewer: Client, as_role: Callable[[str], Client]
 ) -> None:
     from webapp.accounts.models import ApiToken
 
-    client = call("viewer", "read")
+    client = call_as("viewer", "read")
     token = ApiToken.objects.get()
     as_role("admin").post(f"/accounts/tokens/{token.pk}/revoke/")
     assert client.get(ME).status_code == 200
@@ -96,11 +96,11 @@ def test_a_revoked_token_is_refused_and_only_its_owner_can_revoke_it(
     assert "was revoked on" in answer.json()["detail"]
 
 
-def test_deactivating_the_owner_ends_their_tokens_for_good(call: Callable[..., Client]) -> None:
+def test_deactivating_the_owner_ends_their_tokens_for_good(call_as: Callable[..., Client]) -> None:
     from webapp.accounts import services
     from webapp.accounts.models import User
 
-    client = call("operator", "control")
+    client = call_as("operator", "control")
     owner = User.objects.get()
     services.deactivate(actor=owner, user=owner)
     assert client.get(ME).status_code == 401
@@ -119,8 +119,10 @@ def test_a_bad_token_is_refused_even_beside_a_good_session(header: str, words: s
     assert words in answer.json()["detail"]
 
 
-def test_many_bad_tokens_are_held_up_and_a_good_one_from_the_same_address_is_not(call: Callable[..., Client]) -> None:
-    good = call("viewer", "read")
+def test_many_bad_tokens_are_held_up_and_a_good_one_from_the_same_address_is_not(
+    call_as: Callable[..., Client],
+) -> None:
+    good = call_as("viewer", "read")
     bad = Client(headers={"Authorization": "Bearer spw_guess"})
     statuses = [bad.get(ME).status_code for _ in range(21)]
     assert statuses == [401] * 20 + [429]
@@ -130,19 +132,19 @@ def test_many_bad_tokens_are_held_up_and_a_good_one_from_the_same_address_is_not
     assert good.get(ME).status_code == 200
 
 
-def test_each_token_has_a_limit_of_its_own(call: Callable[..., Client], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_token_has_a_limit_of_its_own(call_as: Callable[..., Client], monkeypatch: pytest.MonkeyPatch) -> None:
     from webapp.accounts.throttles import RequestThrottle
 
     monkeypatch.setattr(RequestThrottle, "THROTTLE_RATES", {"requests": "3/min"})
-    first, second = call("viewer", "read"), call("operator", "read")
+    first, second = call_as("viewer", "read"), call_as("operator", "read")
     assert [first.get(ME).status_code for _ in range(4)] == [200, 200, 200, 429]
     assert second.get(ME).status_code == 200
 
 
-def test_the_last_use_is_noted_to_the_minute(call: Callable[..., Client]) -> None:
+def test_the_last_use_is_noted_to_the_minute(call_as: Callable[..., Client]) -> None:
     from webapp.accounts.models import ApiToken
 
-    client = call("viewer", "read")
+    client = call_as("viewer", "read")
     assert ApiToken.objects.get().last_used_at is None
     client.get(ME)
     first = ApiToken.objects.get().last_used_at
@@ -177,12 +179,12 @@ def test_what_is_not_there_is_a_problem_in_json_too(viewer: Client) -> None:
     assert answer.json()["instance"] == "/api/v1/nothing/"
 
 
-def test_a_token_opens_no_page(call: Callable[..., Client]) -> None:
-    assert call("admin", "admin").get("/accounts/users/").status_code == 302
+def test_a_token_opens_no_page(call_as: Callable[..., Client]) -> None:
+    assert call_as("admin", "admin").get("/accounts/users/").status_code == 302
 
 
 def test_with_the_counter_away_requests_are_answered(
-    call: Callable[..., Client], monkeypatch: pytest.MonkeyPatch
+    call_as: Callable[..., Client], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from redis.exceptions import ConnectionError as Away
 
@@ -193,4 +195,4 @@ def test_with_the_counter_away_requests_are_answered(
             raise Away("refused")
 
     monkeypatch.setattr(RequestThrottle, "cache", Gone())
-    assert call("viewer", "read").get(ME).status_code == 200
+    assert call_as("viewer", "read").get(ME).status_code == 200

@@ -64,7 +64,10 @@ class _HasRole(BasePermission):
     write: Role = Role.VIEWER
 
     def has_permission(self, request: Request, view: Any) -> bool:
-        return has_role(request.user, self.read if request.method in SAFE_METHODS else self.write)
+        """Whether the caller's role, capped by their token's scope, is enough."""
+        needed = self.read if request.method in SAFE_METHODS else self.write
+        self.message = f"This needs the role {needed.value}. An admin can give it to you."
+        return has_role(request.user, needed)
 
 
 class IsViewer(_HasRole):
@@ -76,6 +79,13 @@ class IsViewer(_HasRole):
 class IsReviewer(_HasRole):
     """API: viewers read, reviewers write."""
 
+    write = Role.REVIEWER
+
+
+class IsOnlyReviewer(_HasRole):
+    """API: reviewers read and write."""
+
+    read = Role.REVIEWER
     write = Role.REVIEWER
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from django.conf import settings
 from django.urls import include, path
 
-from webapp.api import views
+from webapp.api import docs, views
 from webapp.core.features import has_module
 
 app_name = "api"
 
 urlpatterns = [
+    path("docs/", docs.documentation, name="docs"),
+    path("v1/schema/", docs.Schema.as_view(), name="schema"),
     path("v1/me/", views.Me.as_view(), name="me"),
     *(
         path("v1/", include(f"webapp.{name}.urls_api"))

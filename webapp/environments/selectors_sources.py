@@ -17,10 +17,18 @@ Z_95 = 1.96  # half width of a 95 % interval in standard errors
 
 
 def list_memory(
-    *, run: Run, skill: str = "", present: bool | None = None, cursor: str = "", size: int = PAGE_ROWS
+    *,
+    run: Run,
+    skill: str = "",
+    present: bool | None = None,
+    with_snippets: bool = False,
+    cursor: str = "",
+    size: int = PAGE_ROWS,
 ) -> Page[MemoryRecord]:
     """Memory records, newest first; ``present`` narrows to those still there (or gone)."""
-    rows = MemoryRecord.objects.filter(run=run, superseded=False).defer("snippet")
+    rows = MemoryRecord.objects.filter(run=run, superseded=False)
+    if not with_snippets:
+        rows = rows.defer("snippet")
     if skill:
         rows = rows.filter(skill=skill)
     if present is not None:

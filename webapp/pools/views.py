@@ -129,7 +129,11 @@ def item_remove(request: HttpRequest, pool_id: int, item_id: int) -> HttpRespons
 @require_safe
 def download(request: HttpRequest, pool_id: int) -> FileResponse:
     """The archive; there is none before the build has judged every program."""
-    pool = selectors.access_pool(pool_id=pool_id)
+    return archive_of(selectors.access_pool(pool_id=pool_id))
+
+
+def archive_of(pool: Pool) -> FileResponse:
+    """The archive of a built pool. Raises Http404."""
     path = archive_path(pool_id=pool.pk)
     if pool.state != Pool.State.READY or not path.is_file():
         raise Http404("This pool is not built.")

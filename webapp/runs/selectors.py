@@ -37,9 +37,9 @@ def attempts_of(*, run: Run) -> list[Attempt]:
     return list(run.attempts.order_by("-number"))
 
 
-def checkpoints_of(*, run: Run, cursor: str) -> Page[Checkpoint]:
+def checkpoints_of(*, run: Run, cursor: str, size: int = PAGE_ROWS) -> Page[Checkpoint]:
     """Newest first, superseded ones too."""
-    return keyset_page(Checkpoint.objects.filter(run=run), order=("-id",), cursor=cursor, size=PAGE_ROWS)
+    return keyset_page(Checkpoint.objects.filter(run=run), order=("-id",), cursor=cursor, size=size)
 
 
 def commands_of(*, run: Run, limit: int = 20) -> list[Command]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from django.db import connection
 
+from webapp.core.pagination import Page, keyset_page
 from webapp.runs.models import Attempt, Event, MetricPoint, Run
 
 Point = tuple[int, float | None]
@@ -164,3 +165,20 @@ def metric_names(*, run: Run) -> list[str]:
             {"run": run.pk},
         )
         return [name for (name,) in cursor.fetchall()]
+
+
+def rollouts_of(*, run: Run, cursor: str, size: int) -> tuple[Page[MetricPoint], list[dict[str, Any]]]:
+    """Rollouts of the line that holds, first to last, each with all its metrics. Raises BadRequest for a damaged cursor."""
+    points = MetricPoint.objects.filter(run=run, superseded=False, rollout__isnull=False)
+    first = points.order_by("rollout", "id").distinct("rollout").values("id")
+    page = keyset_page(MetricPoint.objects.filter(pk__in=first), order=("rollout",), cursor=cursor, size=size)
+    rows: dict[int | None, dict[str, Any]] = {
+        point.rollout: {"rollout": point.rollout, "attempt": point.attempt, "metrics": {}, "not_finite": {}}
+        for point in page.rows
+    }
+    for point in points.filter(rollout__in=list(rows)).order_by("name"):
+        row = rows[point.rollout]
+        row["metrics"][point.name] = point.value
+        if point.mark:
+            row["not_finite"][point.name] = point.mark
+    return page, list(rows.values())

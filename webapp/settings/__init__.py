@@ -243,11 +243,25 @@ REST_FRAMEWORK = {
     },
     "DEFAULT_PERMISSION_CLASSES": ["webapp.accounts.permissions.IsViewer"],
     "EXCEPTION_HANDLER": "webapp.api.errors.handle",
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_SCHEMA_CLASS": "webapp.api.schema.RoleSchema",
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
     "UNICODE_JSON": True,
     "STRICT_JSON": True,
+}
+
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Spadework",
+    "VERSION": "1",
+    "DESCRIPTION": "Reads and controls runs, environments, episodes, reviews and pools, by the same rules as the pages.",
+    "SCHEMA_PATH_PREFIX": "/api/v1",
+    "SERVE_PERMISSIONS": ["webapp.accounts.permissions.IsViewer"],
+    "SERVE_INCLUDE_SCHEMA": False,
+    "ENUM_NAME_OVERRIDES": {
+        "EnvironmentState": "webapp.environments.models.Environment.State",
+        "PoolState": "webapp.pools.models.Pool.State",
+    },
+    "POSTPROCESSING_HOOKS": ["drf_spectacular.hooks.postprocess_schema_enums", "webapp.api.schema.add_problems"],
 }
 
 # Words, time, files, logs ------------------------------------------------------------------------------------------
