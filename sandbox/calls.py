@@ -1,10 +1,13 @@
-"""Calls on their way to workers: who waits for which answer, and how many there were."""
+"""Calls on their way to workers: who waits for which answer, what a replay needs, and how many there were."""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+from sandbox.errors import EnvironmentFault
+from sandbox.results import Opened, Stepped
 
 
 class Gather:
@@ -47,13 +50,43 @@ class Gather:
         return [answer for answer in self._found if answer is not None]
 
 
+def fingerprint(result: Opened | Stepped) -> int:
+    """Equal for equal results, the printed text aside."""
+    if isinstance(result, Opened):
+        return hash((result.observation, tuple(result.info.items())))
+    observation, reward, terminated, truncated, info, _ = result
+    return hash((observation, reward, terminated, truncated, tuple(info.items()) if info else ()))
+
+
+@dataclass(slots=True)
+class EpisodeRecord:
+    """What rebuilding an episode needs: seed, turns, actions, and a fingerprint of every reply."""
+
+    seed: int
+    max_turns: int
+    opened: int
+    actions: list[str] = field(default_factory=list)
+    stepped: list[int] = field(default_factory=list)
+    over: bool = False
+    busy: bool = False
+    fault: EnvironmentFault | None = None
+
+    def add(self, action: str, result: Stepped) -> None:
+        """One more step was made."""
+        self.actions.append(action)
+        self.stepped.append(fingerprint(result))
+        self.over = result.terminated or result.truncated
+        self.busy = False
+
+
 @dataclass(slots=True)
 class Job:
-    """One call waiting for its reply, which goes to `place` of `gather`; None when nobody waits."""
+    """One call waiting for its reply, which goes to `place` of `gather`; None when nobody waits. A step has a `record`."""
 
     item: list[Any]
     gather: Gather | None
     place: int
+    record: EpisodeRecord | None = None
     attempts: int = 0
 
 

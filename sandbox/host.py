@@ -13,14 +13,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from sandbox import cgroup
-from sandbox.calls import Counters, Gather
+from sandbox.calls import Counters, EpisodeRecord, Gather, Job
 from sandbox.cgroup import ControlGroup
 from sandbox.errors import EnvironmentFault, HostError, SandboxUnavailable
 from sandbox.inside.modules import flavour_of
 from sandbox.isolation.tiers import TIERS, UNSANDBOXED
 from sandbox.limits import GuessRule, Limits
 from sandbox.results import EnvironmentHandle, EpisodeHandle, Opened, Report, Stepped
-from sandbox.version import EpisodeRecord, Version
+from sandbox.version import Version
 from sandbox.worker_link import WorkerLink
 from sandbox.zygote_link import ZygoteLink
 
@@ -217,25 +217,29 @@ class SandboxHost:
     async def step_many(self, requests: Sequence[tuple[EpisodeHandle, str]]) -> list[Stepped | EnvironmentFault]:
         """One action per episode, answers in order; raises `HostError` for an episode that is over, unknown or busy."""
         self._check_open()
-        claimed: list[tuple[Version, int, str, EpisodeRecord]] = []
+        requests = list(requests)
+        gather = Gather(len(requests))
+        claimed: list[tuple[Version, EpisodeRecord, Job]] = []
         try:
-            for episode, action in requests:
+            for place, (episode, action) in enumerate(requests):
                 version = self._versions.get(episode.environment) or self._version(episode.environment)
-                checked = self._check_action(action)
-                claimed.append((version, episode.number, checked, self._claim(version, episode)))
+                item = ["step", episode.number, self._check_action(action)]
+                record = self._claim(version, episode)
+                claimed.append((version, record, Job(item, gather, place, record)))
         except BaseException:
             # All or nothing: a senseless request among them leaves every episode as it was.
-            for _, _, _, record in claimed:
+            for _, record, _ in claimed:
                 record.busy = False
             raise
-        gather = Gather(len(claimed))
-        for place, (version, number, action, record) in enumerate(claimed):
+        touched: dict[int, Version] = {}
+        for version, record, job in claimed:
             if record.fault is None:
-                version.submit(["step", number, action], gather, place)
+                version.enqueue(job)
+                touched[version.number] = version
             else:
                 record.busy = False
-                gather.put(place, record.fault)
-        for version in {version.number: version for version, _, _, _ in claimed}.values():
+                gather.put(job.place, record.fault)
+        for version in touched.values():
             version.pump()
         return await gather.answers()
 

@@ -1,4 +1,7 @@
-"""Frames between host and worker: four bytes of length, then strict JSON. Both ends use this file.
+"""Frames between host and worker: four bytes of length, then one line of strict JSON. Both ends use this file.
+
+A reply's observations follow the line as they are, one behind the other, and the JSON has their lengths: escaping them for
+JSON and reading that back would take longer than most steps.
 
 Strict means: no NaN or infinity in any spelling, no lone surrogates, no deep nesting, no huge integers. The length is
 checked before anything is allocated for it. Nothing is ever unpickled or unmarshalled on the host.
@@ -8,6 +11,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 HEADER_BYTES = 4
@@ -39,10 +43,12 @@ _decoder = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite
 _encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"))
 
 
-def encode_frame(message: object) -> bytes:
-    """Header and body of one message; raises `ProtocolError` when it has no strict JSON form."""
+def encode_frame(message: object, texts: Sequence[str] = ()) -> bytes:
+    """Header and body of one message, `texts` behind it; raises `ProtocolError` when it has no strict JSON form."""
     try:
         body = _encoder.encode(message).encode("utf-8")
+        if texts:
+            body += b"\n" + "".join(texts).encode("utf-8")
     except (ValueError, TypeError, RecursionError) as error:
         raise ProtocolError(f"cannot encode: {type(error).__name__}: {error}") from error
     return len(body).to_bytes(HEADER_BYTES, "big") + body
@@ -56,8 +62,14 @@ def body_length(header: bytes | bytearray | memoryview, cap_bytes: int) -> int:
     return length
 
 
+def split_body(body: bytes) -> tuple[bytes, bytes]:
+    """The JSON of a frame's body, and the texts behind it."""
+    line, _, texts = body.partition(b"\n")
+    return line, texts
+
+
 def decode_body(body: bytes) -> Any:
-    """The message in a frame's body; raises `ProtocolError` for anything but strict JSON."""
+    """The message in the JSON of a frame's body; raises `ProtocolError` for anything but strict JSON."""
     try:
         text = body.decode("utf-8")
         message = _decoder.decode(text)

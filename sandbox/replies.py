@@ -8,6 +8,7 @@ from typing import Any
 from sandbox.errors import FAULT_KINDS, EnvironmentFault
 from sandbox.inside.checks import NOT_TEXT, is_clean
 from sandbox.limits import Limits
+from sandbox.protocol import ProtocolError
 from sandbox.results import EpisodeHandle, Opened, Stepped
 
 _STAGES = frozenset({"parse", "load", "reset", "step", "end", "solution", "measure"})
@@ -29,12 +30,31 @@ def _clean(value: Any, cap_chars: int) -> str:
     return NOT_TEXT.sub("\ufffd", _text(value, cap_chars))
 
 
-def _observation(value: Any, limits: Limits) -> str:
-    if type(value) is not str or not 0 < len(value) <= limits.observation_chars or not is_clean(value):
-        raise BadReply("an observation is missing, too long, or not clean text")
-    if value.isspace():
-        raise BadReply("an observation is empty")
-    return value
+class Texts:
+    """The observations behind the JSON of one reply, taken in the order of its answers."""
+
+    __slots__ = ("_at", "_text")
+
+    def __init__(self, encoded: bytes) -> None:
+        """Look at all of them at once; raises `ProtocolError` for what an honest worker does not let pass."""
+        try:
+            self._text = encoded.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise ProtocolError("the observations are not UTF-8") from error
+        if not is_clean(self._text):
+            raise ProtocolError("the observations hold control characters")
+        self._at = 0
+
+    def take(self, chars: Any, limits: Limits) -> str:
+        """The next `chars` characters; raises `BadReply` unless they are there and are an observation."""
+        begins = self._at
+        if type(chars) is not int or not 0 < chars <= limits.observation_chars or begins + chars > len(self._text):
+            raise BadReply("an observation is missing or too long")
+        self._at = begins + chars
+        text = self._text[begins : self._at]
+        if text.isspace():
+            raise BadReply("an observation is empty")
+        return text
 
 
 def _info(value: Any, limits: Limits) -> dict[str, float]:
@@ -74,20 +94,20 @@ def fault_of(reply: Any, limits: Limits) -> EnvironmentFault | None:
     )
 
 
-def opened_of(reply: list[Any], episode: EpisodeHandle, limits: Limits) -> Opened:
+def opened_of(reply: list[Any], texts: Texts, episode: EpisodeHandle, limits: Limits) -> Opened:
     """A successful reset; raises `BadReply`."""
     if not 3 <= len(reply) <= 4:
         raise BadReply("the reply to a reset has the wrong shape")
-    return Opened(episode, _observation(reply[1], limits), _info(reply[2], limits), _printed(reply, 3, limits))
+    return Opened(episode, texts.take(reply[1], limits), _info(reply[2], limits), _printed(reply, 3, limits))
 
 
-def stepped_of(reply: list[Any], limits: Limits) -> Stepped:
+def stepped_of(reply: list[Any], texts: Texts, limits: Limits) -> Stepped:
     """A successful step; raises `BadReply`."""
     printed = ""
     if len(reply) == 6:
-        _, observation, reward, terminated, truncated, info = reply
+        _, chars, reward, terminated, truncated, info = reply
     elif len(reply) == 7:
-        _, observation, reward, terminated, truncated, info, printed = reply
+        _, chars, reward, terminated, truncated, info, printed = reply
         printed = _clean(printed, limits.stdout_bytes)
     else:
         raise BadReply("the reply to a step has the wrong shape")
@@ -96,7 +116,7 @@ def stepped_of(reply: list[Any], limits: Limits) -> Stepped:
         raise BadReply("the reward is not a finite number within range")
     if type(terminated) is not bool or type(truncated) is not bool:
         raise BadReply("a flag is not a boolean")
-    return Stepped(_observation(observation, limits), reward, terminated, truncated, _info(info, limits), printed)
+    return Stepped(texts.take(chars, limits), reward, terminated, truncated, _info(info, limits), printed)
 
 
 def solution_of(reply: list[Any], limits: Limits) -> list[str] | None:

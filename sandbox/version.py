@@ -10,41 +10,19 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from sandbox import replies
-from sandbox.calls import Counters, Gather, Job
+from sandbox.calls import Counters, EpisodeRecord, Gather, Job, fingerprint
 from sandbox.errors import EnvironmentFault, FaultKind, HostError
 from sandbox.limits import Limits
 from sandbox.protocol import ProtocolError
 from sandbox.results import EpisodeHandle, Opened, Stepped
-from sandbox.worker_link import WorkerLink, WorkerLost
+from sandbox.worker_link import Reply, WorkerLink, WorkerLost
 
 _ATTEMPTS = 3
 # Fewer calls than this do not go out as a second frame.
 _WORTH_A_FRAME = 16
-
-
-@dataclass
-class EpisodeRecord:
-    """What rebuilding an episode needs: seed, turns, actions, and a fingerprint of every reply."""
-
-    seed: int
-    max_turns: int
-    opened: int
-    actions: list[str] = field(default_factory=list)
-    stepped: list[int] = field(default_factory=list)
-    over: bool = False
-    busy: bool = False
-    fault: EnvironmentFault | None = None
-
-
-def _fingerprint(result: Opened | Stepped) -> int:
-    if isinstance(result, Opened):
-        return hash((result.observation, tuple(result.info.items())))
-    observation, reward, terminated, truncated, info, _ = result
-    return hash((observation, reward, terminated, truncated, tuple(info.items()) if info else ()))
 
 
 def fault_of_loss(lost: WorkerLost, hard_s: float) -> EnvironmentFault:
@@ -103,9 +81,13 @@ class Version:
 
         Nothing is sent before `pump`, so that calls submitted together travel together.
         """
+        self.enqueue(Job(item, gather, place))
+
+    def enqueue(self, job: Job) -> None:
+        """Queue a call that is made already; raises `HostError` when closed."""
         if self.closed:
             raise HostError("the environment handle is closed")
-        self._queue.append(Job(item, gather, place))
+        self._queue.append(job)
 
     def new_episode_number(self) -> int:
         """A number never used before in this version."""
@@ -151,21 +133,21 @@ class Version:
             self._flights.pop()
             self._fail(jobs, HostError(f"a call has no form on the wire: {error}"))
 
-    def _on_answer(self, answers: list[Any], error: Exception | None) -> None:
+    def _on_answer(self, reply: Reply | None, error: Exception | None) -> None:
         if self.closed:
             return  # close() tells the callers
         jobs = self._flights.popleft()
         loop = asyncio.get_running_loop()
-        if error is not None:
+        if reply is None or error is not None:
             # The frame behind it was not begun.
             self._queue.extendleft(reversed(self._take_flights()))
             self._repair = loop.create_task(self._mend(jobs, error))
             return
         self.last_used = loop.time()
         self.pump()  # first, so that the worker goes on while its answers are looked at
-        for job, answer in zip(jobs, answers, strict=True):
+        for job, answer in zip(jobs, reply.answers, strict=True):
             try:
-                result = self._judge(job.item, answer)
+                result = self._judge(job.item, answer, reply.texts)
             except Exception as failure:  # noqa: BLE001
                 # A reply nobody thought of: the caller must hear of it instead of waiting for ever.
                 self._fail([job], HostError(f"judging a reply failed: {type(failure).__name__}: {failure}"))
@@ -211,23 +193,22 @@ class Version:
         """Settle steps of episodes that a replay has just found faulty; the rest still runs."""
         left: list[Job] = []
         for job in jobs:
-            record = self.episodes.get(job.item[1]) if job.item[0] == "step" else None
-            if record is not None and record.fault is not None:
-                self._settle(job, record.fault)
+            if job.record is not None and job.record.fault is not None:
+                self._settle(job, job.record.fault)
             else:
                 left.append(job)
         return left
 
-    def _judge(self, item: list[Any], answer: Any) -> Any:
+    def _judge(self, item: list[Any], answer: Any, texts: replies.Texts) -> Any:
         """Result or fault of one reply."""
         try:
             if item[0] == "step" and type(answer) is list and answer and answer[0] == "ok":
-                return replies.stepped_of(answer, self.limits)
+                return replies.stepped_of(answer, texts, self.limits)
             fault = replies.fault_of(answer, self.limits)
             if fault is not None:
                 return fault
             if item[0] == "reset":
-                return replies.opened_of(answer, EpisodeHandle(self.number, item[1]), self.limits)
+                return replies.opened_of(answer, texts, EpisodeHandle(self.number, item[1]), self.limits)
             if item[0] == "solution":
                 return replies.solution_of(answer, self.limits)
             if item[0] == "measure":
@@ -238,17 +219,11 @@ class Version:
 
     def _settle(self, job: Job, result: Any) -> None:
         """Keep the episode's record, and tell who waits."""
-        item, gather = job.item, job.gather
-        if type(result) is Stepped:
-            record = self.episodes.get(item[1])
-            if record is not None:
-                record.busy = False
-                record.actions.append(item[2])
-                record.stepped.append(_fingerprint(result))
-                record.over = result.terminated or result.truncated
+        item, gather, record = job.item, job.gather, job.record
+        if record is not None and type(result) is Stepped:
+            record.add(item[2], result)
         elif type(result) is EnvironmentFault:
             self.counters.faults += 1
-            record = self.episodes.get(item[1]) if item[0] == "step" else None
             if record is not None:
                 record.busy = False
                 record.fault = result
@@ -258,7 +233,7 @@ class Version:
                 if not self.closed:
                     self.submit(["end", item[1]])
             else:
-                self.episodes[item[1]] = EpisodeRecord(item[2], item[3], _fingerprint(result))
+                self.episodes[item[1]] = EpisodeRecord(item[2], item[3], fingerprint(result))
         if gather is not None:
             gather.put(job.place, result)
 
@@ -268,9 +243,8 @@ class Version:
 
     def _fail(self, jobs: list[Job], error: Exception) -> None:
         for job in jobs:
-            record = self.episodes.get(job.item[1]) if job.item[0] == "step" else None
-            if record is not None:
-                record.busy = False
+            if job.record is not None:
+                job.record.busy = False
             if job.gather is not None:
                 job.gather.fail(error)
 
@@ -309,7 +283,7 @@ class Version:
     async def _load(self, worker: WorkerLink) -> None:
         hard_s = self.limits.load_s + self.limits.hard_margin_s
         try:
-            answer = (await worker.call([["load", self.source]], hard_s))[0]
+            answer = (await worker.call([["load", self.source]], hard_s)).answers[0]
             fault = replies.fault_of(answer, self.limits)
             name = "" if fault is not None else replies.class_name_of(answer)
         except replies.BadReply as error:
@@ -336,10 +310,10 @@ class Version:
             try:
                 for start in range(0, len(items), self.limits.batch_items):
                     part = items[start : start + self.limits.batch_items]
-                    answers = await worker.call(part, self.limits.step_hard_s)
-                    for item, answer, fingerprint in zip(part, answers, expected[start:], strict=False):
-                        result = self._judge(item, answer)
-                        if not isinstance(result, Opened | Stepped) or _fingerprint(result) != fingerprint:
+                    reply = await worker.call(part, self.limits.step_hard_s)
+                    for item, answer, expected_print in zip(part, reply.answers, expected[start:], strict=False):
+                        result = self._judge(item, answer, reply.texts)
+                        if not isinstance(result, Opened | Stepped) or fingerprint(result) != expected_print:
                             record.fault = record.fault or _different(item[0])
             except WorkerLost as lost:
                 if not lost.from_outside:

@@ -15,7 +15,8 @@ from typing import Any, Final, NamedTuple
 from sandbox.errors import HostError, SandboxUnavailable
 from sandbox.isolation.tiers import UNSANDBOXED
 from sandbox.limits import Limits
-from sandbox.protocol import HEADER_BYTES, ProtocolError, body_length, decode_body, encode_frame
+from sandbox.protocol import HEADER_BYTES, ProtocolError, body_length, decode_body, encode_frame, split_body
+from sandbox.replies import Texts
 from sandbox.zygote_link import ZygoteLink
 
 _PROGRESS = struct.Struct("<III")
@@ -28,7 +29,14 @@ _SPIN_S = 300e-6
 _SKIP_AFTER_MISS = 32
 
 AnswerHandler = Callable[[Any, Exception | None], None]
-"""Hears of one request: the replies in order, or an error that `WorkerLink.lost` explains."""
+"""Hears of one request: its `Reply`, or None and an error that `WorkerLink.lost` explains."""
+
+
+class Reply(NamedTuple):
+    """What a worker answered: one value for each call, in order (or its greeting), and the observations they refer to."""
+
+    answers: Any
+    texts: Texts
 
 
 class _Expected(NamedTuple):
@@ -100,7 +108,7 @@ class WorkerLink:
         first: asyncio.Future[Any] = link._loop.create_future()
         link._expect(_Expected(_into(first), 65_536, 1_000))
         try:
-            hello = await asyncio.wait_for(first, limits.spawn_s)
+            hello = (await asyncio.wait_for(first, limits.spawn_s)).answers
             answers = hello.get("self_test") if isinstance(hello, dict) else None
             if zygote.tier == UNSANDBOXED and answers == {}:
                 return link
@@ -124,13 +132,13 @@ class WorkerLink:
     def request(self, items: list[list[Any]], hard_s: float, on_answer: AnswerHandler) -> None:
         """Send one frame of calls, each bounded by `hard_s` seconds; the worker does frames one after the other.
 
-        `on_answer` is called once, from the event loop or at once: with the replies in order, or with what `lost` wants.
+        `on_answer` is called once, from the event loop or at once: with the reply, or with what `lost` wants.
         After an error the frames behind it are forgotten: none of their calls was begun.
         """
         if self._violated:
-            on_answer([], ProtocolError("bytes nobody asked for"))
+            on_answer(None, ProtocolError("bytes nobody asked for"))
         elif self._gone.done():
-            on_answer([], EOFError("the worker has ended"))
+            on_answer(None, EOFError("the worker has ended"))
         else:
             self._sequence += 1
             data = encode_frame([self._sequence, items])
@@ -145,9 +153,9 @@ class WorkerLink:
                 # After whoever is ready to run now, so that their calls gather for the next frame meanwhile.
                 self._loop.call_soon(self._await_briefly)
 
-    async def call(self, items: list[list[Any]], hard_s: float) -> list[Any]:
-        """Replies to `items`, in order, each call bounded by `hard_s` seconds; raises `WorkerLost`."""
-        answer: asyncio.Future[list[Any]] = self._loop.create_future()
+    async def call(self, items: list[list[Any]], hard_s: float) -> Reply:
+        """Answers to `items`, in order, each call bounded by `hard_s` seconds; raises `WorkerLost`."""
+        answer: asyncio.Future[Reply] = self._loop.create_future()
         self.request(items, hard_s, _into(answer))
         try:
             return await answer
@@ -254,9 +262,10 @@ class WorkerLink:
         del received[:size]
         if received and len(self._waiting) == 1:
             raise ProtocolError("more bytes than one reply")
-        if body.count(b",") > expected.most_commas:
+        line, texts = split_body(body)
+        if line.count(b",") > expected.most_commas:
             raise ProtocolError("more values than the calls can have")
-        return expected.answers_in(decode_body(body))
+        return Reply(expected.answers_in(decode_body(line)), Texts(texts))
 
     def _at_end(self) -> None:
         self._loop.remove_reader(self._channel.fileno())

@@ -2,7 +2,8 @@
 
 The module body runs again for every episode (about 30 microseconds for an ordinary program), with a `random` module
 and a numpy generator of the episode's own. So neither module-level state nor the global generators leak from one
-interleaved episode into another.
+interleaved episode into another. The code objects are the episode's own as well: the interpreter notes in them which
+classes it met, and shared ones would be wrong about it at every change of episode.
 """
 
 from __future__ import annotations
@@ -31,6 +32,12 @@ class ParseFailure(Exception):
         super().__init__(message)
         self.message = message
         self.line = line
+
+
+def _copy_of(code: types.CodeType) -> types.CodeType:
+    """The same code in objects of its own, down to the innermost function; names and constants stay shared."""
+    inner = [_copy_of(constant) if type(constant) is types.CodeType else constant for constant in code.co_consts]
+    return code.replace(co_consts=tuple(inner))
 
 
 def _class_bodies(code: types.CodeType) -> list[types.CodeType]:
@@ -122,7 +129,7 @@ class Program:
         names["__file__"] = FILE_NAME
         episode = Episode(module, private, _new_bit_generator(0))
         self._enter(episode)
-        exec(self.code, names)  # noqa: S102 - the sandbox: this is the one place where generated code runs
+        exec(_copy_of(self.code), names)  # noqa: S102 - the sandbox: this is the one place where generated code runs
         return episode
 
     @staticmethod

@@ -11,7 +11,7 @@ import select
 import struct
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
@@ -25,9 +25,12 @@ from sandbox.protocol import HEADER_BYTES, ProtocolError, body_length, decode_bo
 STAGES: tuple[str, ...] = ("idle", "parse", "load", "reset", "step", "end", "solution", "measure")
 PROGRESS = struct.Struct("<III")
 _OK, _FAULT = "ok", "fault"
+_OBSERVED = ("reset", "step")
 _CHUNK_BYTES = 1 << 16
 _MAY_SPIN = len(os.sched_getaffinity(0)) > 1
+# After polling in vain (the host may share our processor), that many frames are waited for as usual.
 _SPIN_S = 300e-6
+_SKIP_AFTER_MISS = 32
 # Address space kept back, so that a fault can be described when the program has used up the rest.
 _SPARE_BYTES = 256 * 1024
 
@@ -98,6 +101,7 @@ class Worker:
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLIN)
         self._hasty = False
+        self._impatience = 0
         self._replied_at = 0.0
         self._done = 0
         self._stage = "idle"
@@ -114,9 +118,9 @@ class Worker:
 
     # --- frames -----------------------------------------------------------------------------------------------------
 
-    def send(self, message: object) -> None:
+    def send(self, message: object, texts: Sequence[str] = ()) -> None:
         """Write one frame completely."""
-        data = memoryview(encode_frame(message))
+        data = memoryview(encode_frame(message, texts))
         while data:
             data = data[os.write(self._descriptor, data) :]
 
@@ -142,7 +146,7 @@ class Worker:
         ends_at = perf_counter() + _SPIN_S
         while not self._poll.poll(0):
             if perf_counter() >= ends_at:
-                self._hasty = False
+                self._impatience = _SKIP_AFTER_MISS
                 return
 
     def serve(self) -> None:
@@ -151,14 +155,15 @@ class Worker:
             number, items = message
             began = perf_counter()
             # Did the last one come soon, then so may the next.
-            self._hasty = _MAY_SPIN and began - self._replied_at < _SPIN_S
+            self._hasty = _MAY_SPIN and began - self._replied_at < _SPIN_S and not self._impatience
+            self._impatience -= self._impatience > 0
             self._clock.start()
             replies = [self._answer(index, item) for index, item in enumerate(items)]
             try:
-                self.send([number, replies])
-            except ProtocolError as error:
+                self.send([number, replies], _without_observations(items, replies))
+            except (ProtocolError, TypeError) as error:
                 # The program put something unencodable into a checked reply: that is a fault of each call in the frame.
-                fault = [_FAULT, "contract", "step", f"the reply has no JSON form: {error}", None, "", ""]
+                fault = [_FAULT, "contract", "step", f"the reply has no form on the wire: {error}", None, "", ""]
                 self.send([number, [fault] * len(items)])
             self._note(0, 0)
             self._replied_at = perf_counter()
@@ -299,6 +304,16 @@ class Worker:
             return _clean("".join(traceback.format_list(frames[-30:])), self._settings.traceback_chars)
         except BaseException:  # noqa: BLE001 - the program can raise anything here
             return ""
+
+
+def _without_observations(items: list[list[Any]], replies: list[list[Any]]) -> list[str]:
+    """Take the observations out of the replies, and leave their lengths."""
+    texts = []
+    for item, reply in zip(items, replies, strict=True):
+        if reply[0] == _OK and item[0] in _OBSERVED:
+            texts.append(reply[1])
+            reply[1] = len(reply[1])
+    return texts
 
 
 def _shape(value: Any) -> str:

@@ -229,11 +229,11 @@ PROGRAMS: tuple[Hostile, ...] = (
     Hostile("integer of 50,000 digits", REACH + "body = b'[' + b'9' * 50000 + b']'\nos.write(fd, len(body).to_bytes(4, 'big') + body)\n"
             + OK, (CONTRACT,)),
     *(Hostile(f"forged reply {forged}", REACH + "up = frame\nwhile up.f_code.co_name != 'serve': up = up.f_back\n"
-              f"body = ('[' + str(up.f_locals['number']) + ',[[\"ok\",\"denied\",{forged},false,false,{{}}]]]').encode()\n"
+              f"body = ('[' + str(up.f_locals['number']) + ',[[\"ok\",6,{forged},false,false,{{}}]]]\\ndenied').encode()\n"
               "os.write(fd, len(body).to_bytes(4, 'big') + body)\nos._exit(0)", (CONTRACT, EXIT))
       for forged in ("NaN", "1e999", "1e308", "true", '"1"', "null", "11.0")),
     Hostile("forged observation", REACH + "up = frame\nwhile up.f_code.co_name != 'serve': up = up.f_back\n"
-            "body = ('[' + str(up.f_locals['number']) + ',[[\"ok\",\"\\\\ud800\",0.0,false,false,{}]]]').encode()\n"
+            "body = ('[' + str(up.f_locals['number']) + ',[[\"ok\",1,0.0,false,false,{}]]]\\n').encode() + b'\\xed\\xa0\\x80'\n"
             "os.write(fd, len(body).to_bytes(4, 'big') + body)\nos._exit(0)", (CONTRACT, EXIT)),
     Hostile("forged fault kind", REACH + "up = frame\nwhile up.f_code.co_name != 'serve': up = up.f_back\n"
             "body = ('[' + str(up.f_locals['number']) + ',[[\"fault\",\"host\",\"step\",\"m\",null,\"\",\"\"]]]').encode()\n"
@@ -242,7 +242,7 @@ PROGRAMS: tuple[Hostile, ...] = (
             "while True:\n    os.write(fd, b' ')\n    time.sleep(0.01)", (TIMEOUT,)),
     Hostile("flood", REACH + "worker._clock.ends_at = None\nwhile True: os.write(fd, b'\\0' * 65536)", (CONTRACT, TIMEOUT)),
     Hostile("two replies", REACH + "up = frame\nwhile up.f_code.co_name != 'serve': up = up.f_back\n"
-            "body = ('[' + str(up.f_locals['number']) + ',[[\"ok\",\"denied\",0.0,false,false,{}]]]').encode()\n"
+            "body = ('[' + str(up.f_locals['number']) + ',[[\"ok\",6,0.0,false,false,{}]]]\\ndenied').encode()\n"
             "frame_bytes = len(body).to_bytes(4, 'big') + body\nos.write(fd, frame_bytes * 2)\n" + OK, (CONTRACT,)),
     Hostile("wrong number of answers", REACH + "up = frame\nwhile up.f_code.co_name != 'serve': up = up.f_back\n"
             "body = ('[' + str(up.f_locals['number']) + ',[]]').encode()\nos.write(fd, len(body).to_bytes(4, 'big') + body)\n" + OK,
@@ -253,7 +253,7 @@ PROGRAMS: tuple[Hostile, ...] = (
     Hostile("patched builtins", "import builtins\nbuiltins.len = builtins.type = builtins.isinstance = builtins.float = None\n" + OK,
             (CRASH, CONTRACT, EXCEPTION)),
     Hostile("patched encoder", "import sys\nprotocol = sys.modules['sandbox.protocol']\nsys.modules['sandbox.inside.worker'].encode_frame ="
-            " lambda message: b'\\0\\0\\0\\2[]'\n" + OK, (CONTRACT,)),
+            " lambda *_: b'\\0\\0\\0\\2[]'\n" + OK, (CONTRACT,)),
     Hostile("hostile text types", "class S(str):\n    def __len__(self): return 1\n    def encode(self, *_): return b''\n"
             'return S("x" * 10**6), 0.0, False, False, {}', (CONTRACT,)),
     Hostile("hostile exception", "class M(type):\n    __name__ = property(lambda self: 1 / 0)\nclass E(BaseException, metaclass=M):\n"

@@ -32,7 +32,10 @@ import sys, os
 def forge(reply):
     frame = sys._getframe()
     while frame.f_code.co_name != "serve": frame = frame.f_back
-    body = json.dumps([frame.f_locals["number"], [reply]]).encode()
+    seen = b""
+    if type(reply) is list and len(reply) > 3 and reply[0] == "ok" and type(reply[1]) is str:
+        seen, reply[1] = reply[1].encode(), len(reply[1])
+    body = json.dumps([frame.f_locals["number"], [reply]]).encode() + b"\\n" + seen
     os.write(frame.f_locals["self"]._descriptor, len(body).to_bytes(4, "big") + body)
     while True:
         try:

@@ -213,7 +213,7 @@ def test_a_hung_environment_does_not_hold_up_another() -> None:
 def test_a_worker_that_goes_on_writing_after_its_reply_is_killed_at_once(quick: Sandbox) -> None:
     forge = (
         "up = frame\nwhile up.f_code.co_name != 'serve': up = up.f_back\n"
-        "body = ('[' + str(up.f_locals['number']) + ',[[\"ok\",\"forged\",0.0,false,false,{}]]]').encode()\n"
+        "body = ('[' + str(up.f_locals['number']) + ',[[\"ok\",6,0.0,false,false,{}]]]\\nforged').encode()\n"
         "os.write(fd, len(body).to_bytes(4, 'big') + body)\nimport time\ntime.sleep(0.1)\n"
         "worker._clock.ends_at = None\nwhile True: os.write(fd, b'x' * 65536)"
     )

@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sandbox import EnvironmentFault, HostError, Limits, Opened, Stepped
-from sandbox.protocol import ProtocolError, body_length, decode_body, encode_frame
-from sandbox.replies import BadReply, fault_of, measures_of, opened_of, solution_of, stepped_of
+from sandbox.protocol import ProtocolError, body_length, decode_body, encode_frame, split_body
+from sandbox.replies import BadReply, Texts, fault_of, measures_of, opened_of, solution_of, stepped_of
 from sandbox.results import EpisodeHandle
 from sandbox.worker_link import WorkerLink, WorkerLost
 
@@ -64,13 +64,22 @@ def test_any_bytes_decode_or_raise_the_typed_error(body: bytes) -> None:
         decode_body(body)
 
 
-REPLY = st.lists(PLAIN, max_size=8) | PLAIN | st.tuples(
-    st.sampled_from(["ok", "fault", "OK", 0, 1]), PLAIN, PLAIN, PLAIN, PLAIN, PLAIN, PLAIN).map(list) | st.tuples(
-    st.just("ok"), st.text(), st.floats(), st.booleans(), st.booleans(), st.dictionaries(st.text(), st.floats())).map(list)  # fmt: skip
+NUMBERS = st.dictionaries(st.text(), st.floats())
+STEPPED = st.tuples(st.just("ok"), st.integers(-3, 20), st.floats(), st.booleans(), st.booleans(), NUMBERS).map(list)
+WORD = st.sampled_from(["ok", "fault", "OK", 0, 1])
+REPLY = st.lists(PLAIN, max_size=8) | PLAIN | st.tuples(WORD, *(6 * [PLAIN])).map(list) | STEPPED
 
 
-@given(REPLY)
-def test_any_reply_is_judged_within_bounds_or_refused(reply: Any) -> None:
+def texts_or_none(encoded: bytes) -> Texts:
+    try:
+        return Texts(encoded)
+    except ProtocolError:
+        return Texts(b"")
+
+
+@given(REPLY, st.binary(max_size=20) | st.text(max_size=20).map(lambda text: text.encode("utf-8", "surrogatepass")))
+def test_any_reply_is_judged_within_bounds_or_refused(reply: Any, encoded: bytes) -> None:
+    texts = texts_or_none(encoded)
     try:
         fault = fault_of(reply, LIMITS)
         if fault is not None:
@@ -78,8 +87,8 @@ def test_any_reply_is_judged_within_bounds_or_refused(reply: Any) -> None:
             return
         results: list[Any] = []
         for judge in (
-            lambda: stepped_of(reply, LIMITS),
-            lambda: opened_of(reply, EpisodeHandle(1, 1), LIMITS),
+            lambda: stepped_of(reply, texts, LIMITS),
+            lambda: opened_of(reply, texts, EpisodeHandle(1, 1), LIMITS),
             lambda: solution_of(reply, LIMITS),
             lambda: measures_of(reply, LIMITS),
         ):
@@ -97,6 +106,36 @@ def test_any_reply_is_judged_within_bounds_or_refused(reply: Any) -> None:
             assert result.observation
             assert result.observation.encode()
             assert all(math.isfinite(number) for number in result.info.values())
+
+
+TAKEN_TEXTS = ["plain", "two\nlines\twith a tab", "naïve", "\U0001f600 wide", '{}[],"\\ul"']
+
+
+def test_observations_travel_behind_the_json_as_they_are() -> None:
+    frame = encode_frame([1, [["ok", len(text)] for text in TAKEN_TEXTS]], TAKEN_TEXTS)
+    line, encoded = split_body(frame[4:])
+    texts = Texts(encoded)
+    assert [texts.take(answer[1], LIMITS) for answer in decode_body(line)[1]] == TAKEN_TEXTS
+
+
+@pytest.mark.parametrize(
+    "encoded", [b"\xff", b"\xed\xa0\x80", b"bell \x07", b"a" * 100 + b"\x1b[2J", "\x85".encode(), b"\x00"]
+)
+def test_observations_that_are_no_clean_text_are_refused(encoded: bytes) -> None:
+    with pytest.raises(ProtocolError, match="observations"):
+        Texts(encoded)
+
+
+@pytest.mark.parametrize("chars", [0, -1, 4, True, 1.0, "abc", None, [], 10**9])
+def test_an_observation_that_is_not_there_is_refused(chars: Any) -> None:
+    with pytest.raises(BadReply, match="missing or too long"):
+        Texts(b"abc").take(chars, LIMITS)
+
+
+def test_an_observation_longer_than_the_limit_is_refused() -> None:
+    chars = LIMITS.observation_chars + 1
+    with pytest.raises(BadReply, match="missing or too long"):
+        Texts(b"x" * chars).take(chars, LIMITS)
 
 
 class _FakeZygote:
@@ -145,11 +184,11 @@ async def _answer_with(data: bytes, then_close: bool) -> Any:
 @settings(suppress_health_check=[HealthCheck.too_slow])
 def test_any_bytes_from_a_worker_end_in_an_answer_or_a_typed_loss(data: bytes, then_close: bool) -> None:
     try:
-        replies = asyncio.run(_answer_with(data, then_close))
+        reply = asyncio.run(_answer_with(data, then_close))
     except (WorkerLost, HostError):
         return
-    assert isinstance(replies, list)
-    assert len(replies) == 1
+    assert isinstance(reply.answers, list)
+    assert len(reply.answers) == 1
 
 
 @given(st.lists(st.binary(min_size=1, max_size=40), max_size=6))
