@@ -22,6 +22,7 @@ class Run(models.Model):
     preset = models.TextField(blank=True, default="")
     seed = models.BigIntegerField()
     directory = models.TextField(blank=True, default="")
+    imported_from = models.TextField(blank=True, default="", db_default="")  # where it was made; "" for a run made here
     parent = models.ForeignKey("self", models.SET_NULL, null=True, related_name="clones")
     fork_checkpoint = models.TextField(blank=True, default="")  # of `parent`: the run goes on from there
     tags = models.JSONField(default=list)

@@ -53,7 +53,7 @@ def create_run(
 ) -> Run:
     """A new draft. Without a name it is called by its preset and number. The settings are frozen with it."""
     run = Run(
-        name=_clean_name(name),
+        name=clean_name(name),
         owner=actor,
         config=config.model_dump(mode="json"),
         preset=config.preset,
@@ -78,6 +78,8 @@ def create_run(
 def start_run(*, actor: User, run_id: int) -> Run:
     """Put a draft into the queue. Raises ActRefused when it is no draft or cannot run on this machine."""
     run = _locked(run_id)
+    if run.imported_from:
+        raise ActRefused(f"{run} is being imported; if that was cut short, import {run.imported_from} again")
     _queue(actor=actor, run=run, act="start", why="")
     record(actor=actor, action="run.started", target=run)
     return run
@@ -89,6 +91,10 @@ def resume_run(*, actor: User, run_id: int) -> Run:
     run = _locked(run_id)
     if run.status in ACTS["resume"] and run.rollouts_done >= run.total_rollouts:
         raise ActRefused(f"{run} has done all its {run.total_rollouts} rollouts; clone it with more to go on")
+    if run.imported_from and run.rollouts_done and not any((Path(run.directory) / "checkpoints").glob("*/COMPLETE")):
+        raise ActRefused(
+            f"{run} was imported without its checkpoints and would begin anew; import {run.imported_from} again with them"
+        )
     _queue(actor=actor, run=run, act="resume", why="resumed")
     record(actor=actor, action="run.resumed", target=run, detail={"after_attempt": run.attempt})
     return run
@@ -179,7 +185,7 @@ def clone_run(*, actor: User, run_id: int, name: str = "", config: RunConfig | N
 def rename_run(*, actor: User, run_id: int, name: str) -> Run:
     """Give the run another name; its address stays. Raises ActRefused for an empty name."""
     run = _locked(run_id)
-    cleaned = _clean_name(name)
+    cleaned = clean_name(name)
     if not cleaned:
         raise ActRefused("A run needs a name; type one.")
     old, run.name = run.name, cleaned
@@ -327,7 +333,8 @@ def _locked(run_id: int) -> Run:
     return run
 
 
-def _clean_name(name: str) -> str:
+def clean_name(name: str) -> str:
+    """In one line, without what Postgres refuses, not too long."""
     return " ".join(storable_text(name).split())[:NAME_CHARS]
 
 
