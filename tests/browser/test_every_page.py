@@ -57,6 +57,9 @@ def addresses(run: Any) -> list[str]:
         f"/runs/compare/?run={run.pk}&settings=all",
         "/runs/queue/",
         "/runs/new/",
+        "/keeping/imports/",
+        "/keeping/disk/",
+        "/keeping/retention/",
         *(f"{base}/{path}" for path in inside),
     ]
 

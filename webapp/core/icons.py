@@ -36,6 +36,7 @@ ICONS: dict[str, str] = {
     "play": '<path d="M4.5 2.8 13 8l-8.5 5.2z"/>',
     "pause": '<path d="M5.2 3v10M10.8 3v10"/>',
     "stop": '<rect x="3.5" y="3.5" width="9" height="9" rx="1"/>',
+    "import": '<path d="M2.5 9.5v4h11v-4M8 2.5v7M5 6.7 8 9.7l3-3"/>',
     "download": '<path d="M8 2.5v7.3M4.8 6.8 8 10l3.2-3.2M2.8 13h10.4"/>',
     "columns": '<rect x="2" y="3" width="12" height="10" rx="1.2"/><path d="M6 3v10M10 3v10"/>',
     "flag": '<path d="M3.5 14V2.5M3.5 3h8.6l-1.8 3 1.8 3H3.5"/>',

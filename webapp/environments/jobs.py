@@ -33,6 +33,14 @@ def send(task: str, job_id: int) -> None:
         log.warning("no worker could be told of %s %s (%s); it will be sent again", task, job_id, error)
 
 
+def send_plain(task: str) -> None:
+    """Tell a worker of something that is done regularly anyway; lost when the broker is away."""
+    try:
+        current_app.send_task(task, retry=False)
+    except OperationalError as error:
+        log.warning("no worker could be told of %s (%s); it comes round by itself", task, error)
+
+
 def claim(kind: type[JobT], job_id: int) -> tuple[JobT, UUID] | None:
     """Take the lease of a job that nobody works on; None when somebody does, or it is gone."""
     lease = uuid4()

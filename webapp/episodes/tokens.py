@@ -63,7 +63,10 @@ def read_turn_tokens(*, episode: Episode, turn: int) -> TurnTokens:
         raise TokensMissing("A resume repeated this rollout, and its token file was written anew by the later attempt.")
     path = RunDirectory(Path(episode.run.directory)).tensors(episode.rollout)
     if not path.is_file():
-        raise TokensMissing("The run directory has no token file of this rollout: it is written when the rollout ends.")
+        raise TokensMissing(
+            "The run directory has no token file of this rollout: it is written when the rollout ends, "
+            "and removed when it is older than the retention settings allow."
+        )
     try:
         with safe_open(path, framework="numpy") as file:
             rows = _rows_of(json.loads((file.metadata() or {})["samples"]), episode.key)

@@ -1,4 +1,4 @@
-"""What happens by itself: runs that were deleted SPADEWORK_RESTORE_DAYS ago are removed for good, files and rows."""
+"""What happens by itself: what is kept no longer (``retention.py``) is removed for good, files and rows."""
 
 from __future__ import annotations
 
@@ -12,13 +12,46 @@ from django.utils import timezone
 from webapp.accounts.audit import record
 from webapp.episodes.models import Episode, Transcript
 from webapp.runs.models import Event, MetricPoint, Run
-from webapp.runs.services import runs_directory
+from webapp.runs.retention import due_samples, due_tensors, is_ours, retention
 from webapp.runs.services_shelf import restorable
 
 log = logging.getLogger(__name__)
 
 #: Episodes removed in one statement; a run may have hundreds of thousands.
 _CHUNK = 2_000
+
+
+def purge() -> None:
+    """One round. Safe to run anywhere, any number of times at once."""
+    purge_deleted()
+    purge_tensors()
+    purge_samples()
+
+
+def purge_tensors() -> int:
+    """Remove the token files of runs that ended long enough ago; bytes freed. What cannot be removed is tried again."""
+    freed = 0
+    for run, files in due_tensors(retention()):
+        removed = 0
+        for path in files:
+            try:
+                size = path.stat().st_size
+                path.unlink()
+            except FileNotFoundError:  # another worker was faster
+                continue
+            except OSError as error:
+                log.warning("%s cannot be removed (%s); it is tried again", path, error)
+                continue
+            removed += size
+        if removed:
+            record(actor=None, action="run.tensors_purged", target=run, detail={"bytes": removed})
+        freed += removed
+    return freed
+
+
+def purge_samples() -> int:
+    """Remove the machine's measurements of runs that ended long enough ago; how many."""
+    return due_samples(retention()).delete()[0]
 
 
 def purge_deleted() -> int:
@@ -51,9 +84,9 @@ def _purge(run_id: int, *, before: object) -> bool:
 
 def _remove_files(run: Run) -> bool:
     """Remove the run's directory. One outside our own folder (an import) belongs to somebody else and stays."""
-    directory = Path(run.directory)
-    if not run.directory or directory.parent.resolve() != runs_directory().resolve() or directory.is_symlink():
+    if not is_ours(run):
         return False
+    directory = Path(run.directory)
     if directory.exists():
         shutil.rmtree(directory)
     for suffix in (".settings.json", ".fork.log"):  # what the supervisor laid beside it

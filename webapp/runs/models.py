@@ -78,6 +78,17 @@ class Run(models.Model):
         return self.status in AT_REST
 
 
+class Retention(models.Model):
+    """How long what is kept: one row, set by an admin (``retention.py``). None: the default, which is said at each field."""
+
+    restore_days = models.IntegerField(null=True)  # a deleted run can be restored for so long; SPADEWORK_RESTORE_DAYS
+    tensor_days = models.IntegerField(null=True)  # token files after a run's end; as long as the run
+    sample_days = models.IntegerField(null=True)  # measurements of the machine after a run's end; as long as the run
+    keep_last = models.IntegerField(null=True)  # checkpoint.keep_last of new runs; the preset's own
+    keep_every = models.IntegerField(null=True)  # checkpoint.keep_every; the preset's own
+    keep_best = models.IntegerField(null=True)  # checkpoint.keep_best; the preset's own
+
+
 class SavedView(models.Model):
     """A way one person likes to look at the list of runs: the query of its address, under a name."""
 

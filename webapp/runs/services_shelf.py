@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
-from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
@@ -19,6 +18,7 @@ from webapp.accounts.models import User
 from webapp.runs import journal, services
 from webapp.runs.errors import ActRefused, RunNotFound
 from webapp.runs.models import Run, SavedView
+from webapp.runs.retention import restore_days
 from webapp.runs.selectors_list import can_be
 from webapp.runs.storable import storable_text
 
@@ -29,7 +29,7 @@ VIEWS = 50
 
 def restorable() -> timedelta:
     """How long a deleted run can be restored."""
-    return timedelta(days=settings.SPADEWORK_RESTORE_DAYS)
+    return timedelta(days=restore_days())
 
 
 @transaction.atomic
@@ -55,7 +55,7 @@ def restore_runs(*, actor: User, run_ids: Sequence[int]) -> int:
 
 @transaction.atomic
 def delete_runs(*, actor: User, run_ids: Sequence[int]) -> int:
-    """Take runs at rest out of every list; for SPADEWORK_RESTORE_DAYS they can be restored, then rows and files are removed for good."""
+    """Take runs at rest out of every list; for a time (``restorable``) they can be restored, then rows and files are removed for good."""
     runs = _claimed("delete", run_ids)
     Run.objects.filter(pk__in=[run.pk for run in runs]).update(deleted_at=timezone.now())
     _note(actor, runs, "deleted")

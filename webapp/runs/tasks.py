@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 
 from webapp.runs import presence
 from webapp.runs.dispatch import QUEUE
-from webapp.runs.housekeeping import purge_deleted
+from webapp.runs.housekeeping import purge
 from webapp.runs.supervision.lease import claim_next, gpu_set_name
 from webapp.runs.supervision.supervisor import Supervisor
 from webapp.runs.supervision.sweeper import sweep as sweep_once
@@ -52,8 +52,8 @@ def sweep() -> None:
 
 @shared_task  # type: ignore[untyped-decorator]
 def housekeep() -> None:
-    """Runs deleted SPADEWORK_RESTORE_DAYS ago are removed for good."""
-    purge_deleted()
+    """What is kept no longer is removed for good."""
+    purge()
 
 
 def _tick(name: str, queues: Sequence[str]) -> None:

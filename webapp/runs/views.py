@@ -23,6 +23,7 @@ from webapp.runs.estimate import Estimate, estimate_of
 from webapp.runs.forms import SettingsForm
 from webapp.runs.models import Run
 from webapp.runs.page import run_context
+from webapp.runs.retention import with_checkpoint_defaults
 from webapp.runs.selectors import access_run
 from webapp.runs.services_fork import fork_run, why_not_forkable
 
@@ -63,7 +64,7 @@ def run_new(request: HttpRequest) -> HttpResponse:
     checkpoint = data.get("checkpoint", "") if data.get("fork") else ""
     parent = _parent(data.get("fork", "") or data.get("clone", ""))
     preset = _chosen_preset(choices, data.get("preset", ""))
-    base = parse_config(parent.config) if parent else preset.config
+    base = parse_config(parent.config) if parent else with_checkpoint_defaults(preset.config)
     form = SettingsForm(base, request.POST if request.method == "POST" else None)
     details = {
         "name": data.get("name", _first_name(parent, checkpoint)),

@@ -1,8 +1,8 @@
 """Django's settings, read from the environment (README lists every variable); nothing here has an insecure default.
 
 Variables: DATABASE_URL, REDIS_URL, SPADEWORK_SECRET_KEY_FILE or SPADEWORK_SECRET_KEY, SPADEWORK_PUBLIC_URL, SPADEWORK_EXTRA_ORIGINS,
-SPADEWORK_HTTPS, SPADEWORK_DEBUG, SPADEWORK_HOME, SPADEWORK_STATIC_ROOT, SPADEWORK_STATIC_MANIFEST,
-SPADEWORK_DB_POOL, SPADEWORK_LOG_LEVEL, SPADEWORK_RESTORE_DAYS, SPADEWORK_API_RATE.
+SPADEWORK_HTTPS, SPADEWORK_TRUSTED_PROXIES, SPADEWORK_IMPORT_ROOT, SPADEWORK_DEBUG, SPADEWORK_HOME, SPADEWORK_STATIC_ROOT,
+SPADEWORK_STATIC_MANIFEST, SPADEWORK_DB_POOL, SPADEWORK_LOG_LEVEL, SPADEWORK_RESTORE_DAYS, SPADEWORK_API_RATE.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ from webapp.settings.env import (
     envstr,
 )
 from webapp.settings.guards import refuse_celery_environment
+from webapp.settings.import_root import read_import_root
 from webapp.settings.logs import logging_settings
 from webapp.settings.origins import read_origins
 from webapp.settings.policy import content_security_policy
+from webapp.settings.proxies import read_trusted_proxies
 from webapp.settings.services import DATABASE_EXAMPLE, REDIS_EXAMPLE, database_settings, redis_address
 
 BASE_DIR = Path(__file__).resolve().parent.parent.parent
@@ -55,8 +57,9 @@ if _origins.https != SPADEWORK_HTTPS:
 
 SECRET_KEY = envsecret("SPADEWORK_SECRET_KEY", file_name="SPADEWORK_SECRET_KEY_FILE")
 SECURE_SSL_REDIRECT = SPADEWORK_HTTPS
-# uvicorn speaks plain HTTP; TLS ends at a proxy, which must set this header itself (and drop the client's).
-SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if SPADEWORK_HTTPS else None
+# uvicorn speaks plain HTTP; TLS ends at a proxy. What its headers say (address, scheme) uvicorn writes into the request, and only
+# for these addresses: SECURE_PROXY_SSL_HEADER stays off, because it would believe anybody's header.
+SPADEWORK_TRUSTED_PROXIES = read_trusted_proxies("SPADEWORK_TRUSTED_PROXIES", https=SPADEWORK_HTTPS)
 SESSION_COOKIE_SECURE = SPADEWORK_HTTPS
 CSRF_COOKIE_SECURE = SPADEWORK_HTTPS
 SECURE_HSTS_SECONDS = 365 * 24 * 3600 if SPADEWORK_HTTPS else 0
@@ -198,9 +201,12 @@ CELERY_TIMEZONE = "UTC"
 # What a lost message or a dead worker left behind is found by these. A feature whose folder is gone has none.
 CELERY_BEAT_SCHEDULE = {
     f"{name}-sweep": {"task": f"webapp.{name}.tasks.sweep", "schedule": 10.0, "options": {"expires": 10.0}}
-    for name in ("environments", "pools")
+    for name in ("environments", "pools", "keeping")
     if name in SPADEWORK_FEATURES
 }
+if "keeping" in SPADEWORK_FEATURES:
+    _measure = {"task": "webapp.keeping.tasks.measure_disk", "schedule": 300.0, "options": {"expires": 300.0}}
+    CELERY_BEAT_SCHEDULE["keeping-measure"] = _measure
 
 # People ------------------------------------------------------------------------------------------------------------
 
@@ -228,6 +234,8 @@ AXES_IPWARE_META_PRECEDENCE_ORDER = ["REMOTE_ADDR"]
 AXES_ENABLE_ACCESS_FAILURE_LOG = False
 AXES_DISABLE_ACCESS_LOG = True  # the audit log says who signed in
 SPADEWORK_LINK_HOURS = 24
+# Where run directories made elsewhere are put to be imported in the browser; nothing outside it can be chosen.
+SPADEWORK_IMPORT_ROOT = read_import_root("SPADEWORK_IMPORT_ROOT", home=SPADEWORK_HOME)
 # How long a deleted run can be restored; then its rows and files are removed for good.
 SPADEWORK_RESTORE_DAYS = envint("SPADEWORK_RESTORE_DAYS", default=30, minimum=1, maximum=3650)
 

@@ -1,0 +1,20 @@
+"""Django's description of the app."""
+
+from __future__ import annotations
+
+from django.apps import AppConfig
+
+from webapp.core.panels import fill_place
+
+
+class KeepingConfig(AppConfig):
+    name = "webapp.keeping"
+    label = "keeping"
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        """Show ways here above the list of runs and in the account's menu."""
+        from webapp.keeping import panels
+
+        fill_place("run_list_actions", panels.import_link)
+        fill_place("account_menu", panels.menu)
