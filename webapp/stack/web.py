@@ -5,6 +5,7 @@ import socket
 import sys
 
 import uvicorn
+from django.conf import settings
 
 from webapp.core.schema import refuse_old_schema
 
@@ -15,6 +16,7 @@ def main() -> None:
     """Serve until SIGTERM. Not uvicorn's own --fd, which takes the socket for a unix one and so leaves Nagle's delay on."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "webapp.settings")
     refuse_old_schema()
+    proxies: list[str] = settings.SPADEWORK_TRUSTED_PROXIES  # none without HTTPS: then no header is believed
     listener = socket.socket(fileno=int(sys.argv[1]))
     config = uvicorn.Config(
         "webapp.asgi:application",
@@ -23,7 +25,8 @@ def main() -> None:
         server_header=False,
         log_level="warning",
         timeout_graceful_shutdown=_CLOSE_AFTER_S,
-        proxy_headers=False,
+        proxy_headers=bool(proxies),
+        forwarded_allow_ips=proxies,  # said even when empty: uvicorn would take FORWARDED_ALLOW_IPS from the environment
     )
     uvicorn.Server(config).run(sockets=[listener])
 
