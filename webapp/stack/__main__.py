@@ -1,4 +1,4 @@
-"""``python -m webapp.stack``: up, down, status, env, manage, throwaway."""
+"""``python -m webapp.stack``: up, down, status, env, manage, backup, restore, throwaway."""
 
 import argparse
 import contextlib
@@ -6,12 +6,15 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import TextIO
 
-from webapp.stack import control, preflight
+from webapp.stack import backup, control, preflight
+from webapp.stack.backup_file import unpack
 from webapp.stack.console import Console
 from webapp.stack.errors import StackError
 from webapp.stack.paths import REPOSITORY, Home
+from webapp.stack.restore import restore
 from webapp.stack.throwaway import throwaway_services
 from webapp.stack.up import PARTS, up
 
@@ -31,7 +34,13 @@ def main() -> int:
             return code
         if arguments.command == "manage":
             return control.manage(home, arguments.arguments)
-        if arguments.command == "env":
+        if arguments.command == "backup":
+            target = Path(arguments.file).absolute()
+            manifest = backup.backup(home, target, checkpoints=arguments.checkpoints, say=_say)
+            print("\n".join(backup.summary(manifest, target)))
+        elif arguments.command == "restore":
+            _restore(home, arguments)
+        elif arguments.command == "env":
             print(control.environment_lines(home))
         elif arguments.command == "down":
             print("stopped" if control.stop(home) else "was not running")
@@ -68,6 +77,19 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("down", help="stop what `up` started")
     commands.add_parser("status", help="what runs (exit code 0: all up, 1: not all, 3: nothing)")
     commands.add_parser("env", help="shell lines that lead other programs to the services")
+    keep = commands.add_parser("backup", help="write database and data directory into one file, while runs go on")
+    keep.add_argument("file", help="the backup (.tar, or .tar.gz: smaller and slower); must not exist")
+    keep.add_argument(
+        "--checkpoints",
+        choices=backup.CHECKPOINTS,
+        default="all",
+        help="which of each run (default: all). newest: enough to resume; none: only to look at",
+    )
+    bring_back = commands.add_parser("restore", help="put a backup in place; the stack must be down")
+    bring_back.add_argument("file", help="the backup")
+    how_to = bring_back.add_mutually_exclusive_group()
+    how_to.add_argument("--check", action="store_true", help="only read it from end to end and compare the checksums")
+    how_to.add_argument("--replace", action="store_true", help="give up the runs and people that are here")
     manage = commands.add_parser("manage", help="run manage.py on the running stack, as in: manage demo_link")
     manage.add_argument("arguments", nargs=argparse.REMAINDER)
     throwaway = commands.add_parser(
@@ -75,6 +97,20 @@ def _parser() -> argparse.ArgumentParser:
     )
     throwaway.add_argument("program", nargs=argparse.REMAINDER)
     return parser
+
+
+def _say(text: str) -> None:
+    print(f"spadework: {text}", file=sys.stderr)
+
+
+def _restore(home: Home, arguments: argparse.Namespace) -> None:
+    source = Path(arguments.file).absolute()
+    if arguments.check:
+        manifest = unpack(source, None)
+        print(f"{source} is whole: made {manifest.made_at} of {manifest.home}, {len(manifest.files)} files")
+        return
+    manifest = restore(home, source, replace=arguments.replace, say=_say)
+    print(f"restored the backup of {manifest.made_at} into {home.root}; `make up` starts it")
 
 
 def _up_in_background(home: Home, notify_fd: int) -> None:

@@ -14,6 +14,7 @@ from webapp.stack.errors import StackError
 from webapp.stack.lock import exclusive
 from webapp.stack.paths import Home
 from webapp.stack.postgres import PostgresServer, postgres_server
+from webapp.stack.restore import refuse_cut_short
 from webapp.stack.running import Running
 from webapp.stack.supervisor import StopRequested, Supervisor
 from webapp.stack.valkey import ValkeyServer, valkey_server
@@ -66,6 +67,7 @@ def up(
     """
     with ExitStack() as cleanup:
         cleanup.enter_context(exclusive(home))
+        refuse_cut_short(home)
         cleanup.callback(home.state.unlink, missing_ok=True)
         listener, wished_port = preflight.bind_port()
         cleanup.enter_context(listener)
