@@ -1,4 +1,4 @@
-"""Command line of the trainer: `python -m trainer run|resume|fork|validate|show-config|pool|starter|experiments`."""
+"""Command line of the trainer: `python -m trainer run|resume|fork|validate|show-config|corpus|pool|starter|experiments`."""
 
 from __future__ import annotations
 
@@ -70,6 +70,12 @@ def _parser() -> argparse.ArgumentParser:
     show.add_argument("preset", choices=preset_names(), metavar="PRESET", help=", ".join(preset_names()))
     show.add_argument("--set", action="append", default=[], metavar="a.b=VALUE", help="change one setting")
     show.set_defaults(command=_show)
+
+    corpus = commands.add_parser("corpus", help="say what of a corpus is usable and show its first documents")
+    corpus.add_argument("source", metavar="SOURCE", help="file, folder or builtin:demo, as corpus.source takes it")
+    corpus.add_argument("--json", action="store_true", help="one line of JSON")
+    corpus.add_argument("--memory-bytes", type=int, default=0, metavar="N", help="give up beyond so much memory")
+    corpus.set_defaults(command=_corpus)
 
     pool = commands.add_parser("pool", help="write a fixed pool of environments with an untrained model")
     pool_commands = pool.add_subparsers(required=True, metavar="COMMAND")
@@ -148,6 +154,32 @@ def _validate(options: argparse.Namespace) -> int:
 def _show(options: argparse.Namespace) -> int:
     config = with_overrides(load_preset(options.preset), assignments(options.set))
     print(json.dumps(config.model_dump(mode="json"), indent=2))
+    return 0
+
+
+def _corpus(options: argparse.Namespace) -> int:
+    from trainer.config import CorpusConfig
+    from trainer.corpus_check import check_corpus, limit_memory
+    from trainer.errors import LimitError
+
+    if options.memory_bytes:
+        limit_memory(options.memory_bytes)
+    try:
+        report = check_corpus(CorpusConfig(source=options.source))
+    except MemoryError as error:
+        raise LimitError(f"{options.source} takes more memory than --memory-bytes {options.memory_bytes}") from error
+    if options.json:
+        print(report.as_json())
+        return 0
+    print(
+        f"{options.source}: {report.documents} usable documents, {report.words} words, longest {report.longest_words}"
+    )
+    for reason, count in report.skipped.items():
+        print(f"  skipped: {count} {reason}")
+    for reason, place in report.places:
+        print(f"    {place}: {reason}")
+    for document in report.preview:
+        print(f"  {document['id']!r}: {document['title']!r}, {document['words']} words")
     return 0
 
 

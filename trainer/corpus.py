@@ -17,8 +17,12 @@ from trainer.errors import UserError
 BUILTIN = {"builtin:demo": Path(__file__).parent / "corpora" / "demo.jsonl"}
 _TEXT_SUFFIXES = {".txt", ".md", ".markdown"}
 _JSONL_SUFFIXES = {".jsonl", ".ndjson"}
+SUFFIXES = frozenset(_TEXT_SUFFIXES | _JSONL_SUFFIXES | {".parquet"})
 _TEXT_KEYS = ("orig_doc", "text")
 _MAX_METADATA_CHARS = 2000
+_MAX_RECORD_BYTES = 64 * 1024**2  # one line or text file; a document is cut to some thousand words anyway
+_PARQUET_ROWS = 1024  # in memory at once
+_MAX_PLACES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +34,23 @@ class Document:
     text: str
     words: int
     metadata: dict[str, Any] = field(default_factory=dict)
+
+
+class Skips:
+    """What was not usable: how many by reason, and where the first ones are."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.places: list[tuple[str, str]] = []
+
+    def add(self, reason: str, place: str) -> None:
+        """One more thing skipped for `reason` at `place` ("file.jsonl, line 7")."""
+        self.counts[reason] += 1
+        if len(self.places) < _MAX_PLACES:
+            self.places.append((reason, place))
+
+    def __str__(self) -> str:
+        return ", ".join(f"{n} {why}" for why, n in sorted(self.counts.items())) or "it is empty"
 
 
 class Corpus:
@@ -68,20 +89,27 @@ def load_corpus(config: CorpusConfig) -> Corpus | None:
     """Read the configured corpus; None when it is switched off. Raises `UserError` when it is missing or holds nothing usable."""
     if not config.enabled:
         return None
+    skips = Skips()
+    documents = list(read_documents(config, skips))
+    return Corpus(documents, source=config.source, skipped=skips.counts, seed=config.seed)
+
+
+def read_documents(config: CorpusConfig, skips: Skips) -> Iterator[Document]:
+    """The usable documents one after the other, cut; `skips` fills on the way. Raises `UserError` as `load_corpus` does."""
     path = BUILTIN.get(config.source, Path(config.source).expanduser())
     if config.source.startswith("builtin:") and config.source not in BUILTIN:
         raise UserError(f"corpus.source: {config.source} is not built in; there is {', '.join(BUILTIN)}")
     if not path.exists():
         raise UserError(f"corpus.source: {config.source} does not exist; give a file or folder, or builtin:demo")
-    skipped: Counter[str] = Counter()
-    documents = [_document(record, config.max_words) for record in _records(path, skipped)]
-    if not documents:
-        reasons = ", ".join(f"{n} {why}" for why, n in sorted(skipped.items())) or "it is empty"
+    is_empty = True
+    for record in _records(path, skips):
+        is_empty = False
+        yield _document(record, config.max_words)
+    if is_empty:
         raise UserError(
-            f"corpus.source: {config.source} holds no usable document ({reasons}); "
+            f"corpus.source: {config.source} holds no usable document ({skips}); "
             'a JSONL line needs text under "orig_doc" or "text"'
         )
-    return Corpus(documents, source=config.source, skipped=skipped, seed=config.seed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,78 +120,88 @@ class _Record:
     metadata: dict[str, Any]
 
 
-def _records(path: Path, skipped: Counter[str]) -> Iterator[_Record]:
+def _records(path: Path, skips: Skips) -> Iterator[_Record]:
     if path.is_dir():
-        known = _TEXT_SUFFIXES | _JSONL_SUFFIXES | {".parquet"}
-        for file in sorted(p for p in path.rglob("*") if p.is_file() and p.suffix.lower() in known):
-            yield from _records(file, skipped)
+        for file in sorted(p for p in path.rglob("*") if p.is_file() and p.suffix.lower() in SUFFIXES):
+            yield from _records(file, skips)
         return
     suffix = path.suffix.lower()
     try:
         if suffix in _TEXT_SUFFIXES:
-            yield from _text_records(path, skipped)
+            yield from _text_records(path, skips)
         elif suffix == ".parquet":
-            yield from _parquet_records(path, skipped)
+            yield from _parquet_records(path, skips)
         elif suffix in _JSONL_SUFFIXES:
-            yield from _jsonl_records(path, skipped)
+            yield from _jsonl_records(path, skips)
         else:
             raise UserError(f"corpus.source: {path} is not .jsonl, .txt, .md or .parquet, nor a folder of such files")
     except OSError as error:
         raise UserError(f"corpus.source: cannot read {path}: {error.strerror or error}") from error
 
 
-def _jsonl_records(path: Path, skipped: Counter[str]) -> Iterator[_Record]:
-    with path.open("rb") as lines:
-        for number, line in enumerate(lines, start=1):
+def _jsonl_records(path: Path, skips: Skips) -> Iterator[_Record]:
+    with path.open("rb") as file:
+        number = 0
+        while line := file.readline(_MAX_RECORD_BYTES):
+            number += 1
+            place = f"{path.name}, line {number}"
+            if len(line) == _MAX_RECORD_BYTES and not line.endswith(b"\n"):
+                skips.add("lines over 64 MiB", place)
+                while (rest := file.readline(_MAX_RECORD_BYTES)) and not rest.endswith(b"\n"):
+                    pass
+                continue
             if not line.strip():
-                skipped["blank lines"] += 1
+                skips.add("blank lines", place)
                 continue
             try:
                 value = json.loads(line.decode("utf-8"))
             except (ValueError, RecursionError):
-                skipped["undecodable lines"] += 1
+                skips.add("undecodable lines", place)
                 continue
-            yield from _from_mapping(value, f"{path.stem}-{number}", skipped)
+            yield from _from_mapping(value, f"{path.stem}-{number}", place, skips)
 
 
-def _from_mapping(value: object, fallback_id: str, skipped: Counter[str]) -> Iterator[_Record]:
+def _from_mapping(value: object, fallback_id: str, place: str, skips: Skips) -> Iterator[_Record]:
     if not isinstance(value, dict):
-        skipped["lines that are not objects"] += 1
+        skips.add("lines that are not objects", place)
         return
     key = next((k for k in _TEXT_KEYS if value.get(k) not in (None, "")), None)
     text = "" if key is None else _printable(str(value[key])).strip()
     if not text:
-        skipped["lines without text"] += 1
+        skips.add("lines without text", place)
         return
     metadata = {str(k): v for k, v in value.items() if k not in (*_TEXT_KEYS, "id", "title") and _small(v)}
     title = _printable(str(value.get("title") or _first_line(text)))
     yield _Record(_printable(str(value.get("id") or fallback_id)), title, text, metadata)
 
 
-def _text_records(path: Path, skipped: Counter[str]) -> Iterator[_Record]:
+def _text_records(path: Path, skips: Skips) -> Iterator[_Record]:
+    if path.stat().st_size > _MAX_RECORD_BYTES:
+        skips.add("text files over 64 MiB", path.name)
+        return
     try:
         text = path.read_text(encoding="utf-8").strip()
     except UnicodeDecodeError:
-        skipped["undecodable files"] += 1
+        skips.add("undecodable files", path.name)
         return
     if not text:
-        skipped["empty files"] += 1
+        skips.add("empty files", path.name)
         return
     digest = hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
     yield _Record(f"{path.stem}-{digest}", _first_line(text).lstrip("# ") or path.stem, text, {"file": path.name})
 
 
-def _parquet_records(path: Path, skipped: Counter[str]) -> Iterator[_Record]:
+def _parquet_records(path: Path, skips: Skips) -> Iterator[_Record]:
     try:
         import pyarrow.parquet as parquet  # type: ignore[import-not-found,import-untyped,unused-ignore]
     except ImportError as error:
         raise UserError(f"corpus.source: {path} is Parquet; install pyarrow, or convert it to JSONL") from error
     number = 0
     try:
-        for batch in parquet.ParquetFile(path).iter_batches():
+        for batch in parquet.ParquetFile(path).iter_batches(batch_size=_PARQUET_ROWS):
             for row in batch.to_pylist():
                 number += 1
-                yield from _from_mapping(row, f"{path.stem}-{number}", skipped)
+                yield from _from_mapping(row, f"{path.stem}-{number}", f"{path.name}, row {number}", skips)
     except (ValueError, OSError) as error:  # ArrowInvalid is a ValueError
         raise UserError(f"corpus.source: {path} is not readable Parquet: {error}") from error
 

@@ -10,12 +10,14 @@ from channels.routing import ProtocolTypeRouter, URLRouter
 from django.conf import settings
 from django.core.asgi import get_asgi_application
 
+from webapp.core.body_limit import BodyLimit
 from webapp.core.features import has_module
 from webapp.core.origin import ExactOrigin
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "webapp.settings")
 # Requests run on many threads here: share a few connections instead of opening one per request.
 os.environ.setdefault("SPADEWORK_DB_POOL", "8")
+FORM_FIELDS_BYTES = 4 * 1024**2  # beside the files of an upload
 
 
 def _build_application() -> ProtocolTypeRouter:
@@ -29,7 +31,8 @@ def _build_application() -> ProtocolTypeRouter:
     from channels.auth import AuthMiddlewareStack
 
     sockets = ExactOrigin(AuthMiddlewareStack(URLRouter(patterns)), origins=settings.SPADEWORK_SOCKET_ORIGINS)
-    return ProtocolTypeRouter({"http": http, "websocket": sockets})
+    limit_bytes = settings.SPADEWORK_UPLOAD_BYTES + FORM_FIELDS_BYTES
+    return ProtocolTypeRouter({"http": BodyLimit(http, limit_bytes=limit_bytes), "websocket": sockets})
 
 
 application = _build_application()

@@ -6,7 +6,7 @@
   const settings = [...form.querySelectorAll("[data-setting]")];
   const undo = form.querySelector("[data-reset-form]");
 
-  const control = (setting) => setting.querySelector("input, select, textarea");
+  const control = (setting) => setting.querySelector("input, select:not([data-fills]), textarea");
   const textOf = (field) => (field.type === "checkbox" ? String(field.checked) : field.value);
   const lines = (text) => text.split("\n").map((line) => line.trim()).filter(Boolean).join("\n");
 
@@ -50,6 +50,10 @@
       mark.hidden = count === 0;
       mark.textContent = `${count} changed`;
     }
+    for (const list of form.querySelectorAll("[data-fills]")) {
+      const text = document.getElementById(list.dataset.fills).value;
+      list.value = [...list.options].some((option) => option.value === text) ? text : "";
+    }
     for (const mirror of form.querySelectorAll("[data-mirror]")) {
       const field = form.elements.namedItem(mirror.dataset.mirror);
       if (field) mirror.textContent = field.value || "–";
@@ -57,6 +61,15 @@
     form.querySelector("[data-changed-total]").textContent = String(total);
     form.querySelector("[data-changes]").replaceChildren(...changes);
     undo.disabled = total === 0;
+  }
+
+  // A list beside a line: choosing fills the line, and the list follows what is typed.
+  for (const list of form.querySelectorAll("[data-fills]")) {
+    list.addEventListener("input", () => {
+      const line = document.getElementById(list.dataset.fills);
+      if (list.value) line.value = list.value;
+      else { line.focus(); line.select(); }
+    });
   }
 
   undo.addEventListener("click", () => {

@@ -110,7 +110,35 @@ def bench_pages(environment: Any) -> list[str]:
     base = f"environments/{environment.key}"
     lineage = [f"{base}/lineage/", f"{base}/diff/?to={environment.key}", "signals/", "rewards/", "ledger/"]
     pools = ["../../pools/", f"../../pools/{pool.pk}/"]
-    return [*pools, *lineage, f"{base}/play/", *plays, f"{base}/variants/new/", f"{base}/variants/1/"]
+    return [*pools, *corpus_pages(), *lineage, f"{base}/play/", *plays, f"{base}/variants/new/", f"{base}/variants/1/"]
+
+
+def corpus_pages() -> list[str]:
+    """A corpus that was found usable and one that was not, the list, and the form."""
+    from webapp.corpora.models import Corpus
+
+    shown = {
+        "id": "t-1",
+        "title": "Tiles",
+        "words": 3,
+        "text": "Tiles <b>cover</b> it",
+        "is_cut": False,
+        "metadata": {"k": "v"},
+    }
+    report = {
+        "documents": 1, "words": 3, "longest_words": 3, "cut": 0, "skipped": {"blank lines": 1},
+        "places": [["blank lines", "t.jsonl, line 2"]], "preview": [shown],
+    }  # fmt: skip
+    files = [{"name": "t.jsonl", "bytes": 20}]
+    common = {"origin": "uploaded", "files": files, "file_count": 1, "bytes": 20, "licence": "MIT", "notes": "mine"}
+    good, _ = Corpus.objects.get_or_create(
+        name="tiles", defaults={**common, "source": "/srv/t.jsonl", "state": "ready", "documents": 1, "report": report}
+    )
+    bad, _ = Corpus.objects.get_or_create(
+        name="broken",
+        defaults={**common, "source": "/srv/b.jsonl", "state": "refused", "failure": "no usable document"},
+    )
+    return ["../../corpora/", "../../corpora/new/", *(f"../../corpora/{one.pk}/" for one in (good, bad))]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

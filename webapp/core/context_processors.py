@@ -29,6 +29,7 @@ NAVIGATION = (
     NavItem(feature="environments", label="Environments", url_name="environments:list", key="e"),
     NavItem(feature="review", label="Review", url_name="review:list", key="v"),
     NavItem(feature="pools", label="Pools", url_name="pools:list", key="p"),
+    NavItem(feature="corpora", label="Corpora", url_name="corpora:list", key="c"),
 )
 
 

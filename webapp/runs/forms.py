@@ -13,6 +13,7 @@ from django.http import QueryDict
 
 from trainer.config import RunConfig
 from webapp.runs.errors import Problem
+from webapp.runs.suggestions import Suggestion, suggestions_for
 
 #: Settings that describe the settings; they come with the preset and are not asked for.
 NOT_ASKED = frozenset({"format_version", "preset", "description", "needs_gpu"})
@@ -130,6 +131,12 @@ class BoundSetting:
     text: str
     base: str
     errors: list[str] = field(default_factory=list)
+    suggestions: list[Suggestion] = field(default_factory=list)
+
+    @property
+    def is_suggested(self) -> bool:
+        """True when the control holds one of the suggested values."""
+        return any(one.value == self.text for one in self.suggestions)
 
     @property
     def is_changed(self) -> bool:
@@ -151,8 +158,8 @@ class BoundSection:
 
     @property
     def is_open(self) -> bool:
-        """Shown unfolded: the first sections, and any with an error."""
-        return self.spec.key in FIRST_SECTIONS or any(setting.errors for setting in self.settings)
+        """Shown unfolded: the first sections, and any with an error or a change."""
+        return self.spec.key in FIRST_SECTIONS or any(one.errors or one.is_changed for one in self.settings)
 
     @property
     def changed(self) -> int:
@@ -178,11 +185,13 @@ def _lines(text: str) -> list[str]:
 class SettingsForm:
     """What was typed, against the settings it started from."""
 
-    def __init__(self, base: RunConfig, data: QueryDict | None = None) -> None:
+    def __init__(
+        self, base: RunConfig, data: QueryDict | None = None, prefill: Mapping[str, str] | None = None
+    ) -> None:
         values = base.model_dump(mode="json")
         self.general: list[str] = []
         self.sections = [
-            BoundSection(spec=section, settings=[_bind(spec, values, data) for spec in section.settings])
+            BoundSection(spec=section, settings=[_bind(spec, values, data, prefill or {}) for spec in section.settings])
             for section in sections()
         ]
 
@@ -223,10 +232,18 @@ class SettingsForm:
         return [one for one in self.settings() if one.is_changed]
 
 
-def _bind(spec: SettingSpec, values: Mapping[str, Any], data: QueryDict | None) -> BoundSetting:
+def _bind(
+    spec: SettingSpec, values: Mapping[str, Any], data: QueryDict | None, prefill: Mapping[str, str]
+) -> BoundSetting:
     base = setting_text(setting_value(values, spec.path))
+    suggestions = suggestions_for(spec.path)
     if data is None:
-        return BoundSetting(spec=spec, text=base, base=base)
+        return BoundSetting(spec=spec, text=prefill.get(spec.path, base), base=base, suggestions=suggestions)
+    if suggestions:
+        typed = data.get(spec.path, base) or ""
+        # What was typed comes first: a browser without scripts sends the list's choice along unchanged.
+        chosen = typed if typed.strip() != base else data.get(f"{spec.path}:chosen") or typed
+        return BoundSetting(spec=spec, text=chosen, base=base, suggestions=suggestions)
     if spec.kind == "bool":
         return BoundSetting(spec=spec, text="true" if spec.path in data else "false", base=base)
     return BoundSetting(spec=spec, text=data.get(spec.path, base) or "", base=base)

@@ -19,10 +19,11 @@ from webapp.accounts.models import User
 from webapp.environments.models import Environment, MemoryRecord
 from webapp.runs import dispatch, journal
 from webapp.runs.configuration import parse_config, why_not_startable
-from webapp.runs.errors import ActRefused, RunNotFound
+from webapp.runs.errors import ActRefused, InvalidConfig, RunNotFound
 from webapp.runs.models import Command, Run
 from webapp.runs.states import ACTS, Status
 from webapp.runs.storable import storable_text
+from webapp.runs.suggestions import refused
 
 NAME_CHARS = 120
 TAG_CHARS = 40
@@ -51,7 +52,13 @@ def create_run(
     notes: str = "",
     parent: Run | None = None,
 ) -> Run:
-    """A new draft. Without a name it is called by its preset and number. The settings are frozen with it."""
+    """A new draft. Without a name it is called by its preset and number. The settings are frozen with it.
+
+    Raises InvalidConfig for what this installation does not allow, such as a corpus outside its folder.
+    """
+    problems = refused(config.model_dump(mode="json"), parent.config if parent else None)
+    if problems:
+        raise InvalidConfig(problems)
     run = Run(
         name=clean_name(name),
         owner=actor,

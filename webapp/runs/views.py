@@ -26,6 +26,7 @@ from webapp.runs.page import run_context
 from webapp.runs.retention import with_checkpoint_defaults
 from webapp.runs.selectors import access_run
 from webapp.runs.services_fork import fork_run, why_not_forkable
+from webapp.runs.suggestions import refused
 
 #: Acts of the header, by the name in the address.
 ACTS: dict[str, Callable[..., Any]] = {
@@ -65,7 +66,8 @@ def run_new(request: HttpRequest) -> HttpResponse:
     parent = _parent(data.get("fork", "") or data.get("clone", ""))
     preset = _chosen_preset(choices, data.get("preset", ""))
     base = parse_config(parent.config) if parent else with_checkpoint_defaults(preset.config)
-    form = SettingsForm(base, request.POST if request.method == "POST" else None)
+    # Settings may be in the address, such as ?corpus.source=; what they hold is judged as if it had been typed.
+    form = SettingsForm(base, request.POST if request.method == "POST" else None, prefill=request.GET.dict())
     details = {
         "name": data.get("name", _first_name(parent, checkpoint)),
         "checkpoint": checkpoint,
@@ -139,6 +141,7 @@ def _dry_run(form: SettingsForm, base: RunConfig, parent: Run | None, checkpoint
     except InvalidConfig as error:
         form.add_problems(error.problems)
         return None
+    form.add_problems(refused(config.model_dump(mode="json"), parent.config if parent else None))
     obstacles = [why_not_startable(config)]
     if parent and checkpoint:
         obstacles.append(why_not_forkable(run=parent, checkpoint=checkpoint, config=config))

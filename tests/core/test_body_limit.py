@@ -1,0 +1,55 @@
+"""What a request may send, whether it says how much or not."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from webapp.core.body_limit import BodyLimit
+
+
+def answer(pieces: list[bytes], *, announced: int | None, limit: int = 10) -> tuple[list[int], bytes]:
+    """Statuses sent, and what the application read, for a body that comes in pieces."""
+    messages = [
+        {"type": "http.request", "body": piece, "more_body": at + 1 < len(pieces)} for at, piece in enumerate(pieces)
+    ]
+    sent: list[Any] = []
+    read = b""
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        nonlocal read
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                break
+            read += message["body"]
+            if not message["more_body"]:
+                break
+        await send({"type": "http.response.start", "status": 200})
+
+    async def receive() -> Any:
+        return messages.pop(0)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    headers = [] if announced is None else [(b"content-length", str(announced).encode())]
+    asyncio.run(BodyLimit(application, limit_bytes=limit)({"type": "http", "headers": headers}, receive, send))
+    return [message["status"] for message in sent if message["type"] == "http.response.start"], read
+
+
+@pytest.mark.parametrize(("size", "status"), [(10, 200), (11, 413)])
+def test_an_announced_body_above_the_limit_is_refused_unread(size: int, status: int) -> None:
+    statuses, read = answer([b"x" * size], announced=size)
+    assert (statuses, len(read)) == ([status], size if status == 200 else 0)
+
+
+def test_a_body_that_grows_above_the_limit_is_cut_off_with_one_answer() -> None:
+    statuses, read = answer([b"x" * 6, b"x" * 6, b"x" * 6], announced=None)
+    assert (statuses, read) == ([413], b"x" * 6)
+
+
+def test_a_lie_about_the_length_does_not_help() -> None:
+    assert answer([b"x" * 20], announced=3)[0] == [413]
