@@ -30,3 +30,9 @@ def run(operator: Any, tmp_path: Path) -> Any:
         name="tanks", slug="tanks-1", owner=operator, config=RunConfig().model_dump(mode="json"), seed=0,
         directory=str(tmp_path / "run"), total_rollouts=4, status="starting", attempt=1, gpu_set="test",
     )  # fmt: skip
+
+
+@pytest.fixture
+def own_home(settings: Any, tmp_path: Path) -> None:
+    """Runs are made in the test's own folder."""
+    settings.SPADEWORK_HOME = tmp_path

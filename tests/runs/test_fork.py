@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from tests.runs.test_supervisor import is_under_way, queued, supervise, when
+from tests.runs.supervising import is_under_way, queued, supervise, when
 from trainer.config import RunConfig
 from trainer.presets import load_preset, with_overrides
 from webapp.accounts.models import AuditEntry, User

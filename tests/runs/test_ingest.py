@@ -241,7 +241,7 @@ def test_a_line_over_the_limit_is_skipped_and_reported(
     assert run.gap  # its number is lost with it, and the run says so
 
 
-def test_nul_and_lone_surrogates_survive_visibly(run: Run, writer: EventWriter, ingester: Ingester) -> None:
+def test_case_22_nul_and_lone_surrogates_survive_visibly(run: Run, writer: EventWriter, ingester: Ingester) -> None:
     writer.start()
     writer.open_rollout(0)
     writer.environment("r0000-s00", code="s = '\x00'")

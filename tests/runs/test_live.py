@@ -113,7 +113,7 @@ async def test_a_socket_gets_only_what_comes_after_its_cursor(
         assert (await next_events(live))["from"] == 6
 
 
-async def test_an_event_reaches_the_page_within_a_second_of_the_ingest(
+async def test_case_12_an_event_reaches_the_page_within_a_second_without_waiting_for_the_next(
     run: Run, writer: EventWriter, client_of_operator: Client
 ) -> None:
     async with connected(f"/ws/runs/{run.pk}/", cookie_of(client_of_operator)) as live:
@@ -129,7 +129,7 @@ async def test_an_event_reaches_the_page_within_a_second_of_the_ingest(
         assert sorted(waits)[2] < 1.0
 
 
-async def test_nothing_is_missed_or_doubled_over_reconnects(
+async def test_case_23_nothing_is_missed_or_doubled_over_reconnects(
     run: Run, writer: EventWriter, client_of_operator: Client
 ) -> None:
     cookie = cookie_of(client_of_operator)
