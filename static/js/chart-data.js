@@ -30,7 +30,7 @@
       this.every = every;
       this.start = null; // Unix seconds of the first report, once times were fetched
       this.store = new Map();
-      for (const key of this.keys()) this.store.set(key, { points: new Map(), times: new Map(), ghosts: [], marks: new Map(), counts: {} });
+      for (const key of this.keys()) this.store.set(key, { points: new Map(), times: new Map(), ghosts: [], marks: new Map(), counts: {}, total: 0 });
     }
 
     // Metric names to ask the server for.
@@ -61,8 +61,25 @@
           ghosts: one.ghosts || [],
           marks: new Map(one.marks || []),
           counts: { ...one.not_finite },
+          total: one.total || 0,
         });
       }
+    }
+
+    // Every point of a stretch that was thinned before; what is known of the rest stays.
+    refine(series) {
+      for (const key of this.keys()) {
+        const one = this.store.get(key);
+        series[key]?.x.forEach((x, index) => {
+          one.points.set(x, series[key].y[index]);
+          if (series[key].t) one.times.set(x, series[key].t[index]);
+        });
+      }
+    }
+
+    // True when the server left out points of some line.
+    isThinned() {
+      return this.keys().some((key) => this.store.get(key).total > this.store.get(key).points.size);
     }
 
     // A rollout that was just reported; true when it concerns this chart.
@@ -74,6 +91,7 @@
         const mark = notFinite?.[key];
         if (mark && !one.marks.has(rollout)) one.counts[mark] = (one.counts[mark] || 0) + 1;
         if (mark) one.marks.set(rollout, mark);
+        if (!one.points.has(rollout)) one.total += 1;
         one.points.set(rollout, values[key]);
         if (this.start !== null && at) one.times.set(rollout, at - this.start);
         has = true;
@@ -235,7 +253,7 @@
           due += 1;
           if (value === null && !one.marks.has(rollout)) missing += 1;
         }
-        for (const [what, count] of Object.entries(one.counts)) if (count) notes.push(`${who}${count} ${WORDS[what]}`);
+        for (const [what, count] of Object.entries(one.counts)) if (count) notes.push(`${who}${count} of ${Math.max(one.total, one.points.size)} ${WORDS[what]}`);
         if (missing && !line.bridge && !line.run && !line.quiet) notes.push(`${who}${missing} of ${due} not measured`);
         if (options.log) {
           const below = [...one.points.values()].filter((value) => typeof value === "number" && value <= 0).length;

@@ -111,7 +111,7 @@
         bands: this.bands(color),
         hooks: {
           setCursor: [(plot) => this.hover(plot.cursor.idx)],
-          setSelect: [(plot) => { if (plot.select.width > 0) this.isZoomed = true; }],
+          setSelect: [(plot) => this.zoomed(plot)],
           drawAxes: [(plot) => this.drawZero(plot, color)],
           draw: [(plot) => this.drawMarks(plot, color)],
         },
@@ -120,6 +120,20 @@
       if (zoom) this.plot.setScale("x", zoom);
       this.describe();
       return undefined;
+    }
+
+    // Part of a thinned line was chosen: its own points are fetched, so that what is read there is what was measured.
+    zoomed(plot) {
+      if (!(plot.select.width > 0)) return;
+      this.isZoomed = true;
+      if (options.x !== "rollout" || !this.model.isThinned()) return;
+      const [from, to] = [0, plot.select.width].map((at) => plot.posToVal(plot.select.left + at, "x"));
+      app.charts.refine(this, Math.floor(from), Math.ceil(to));
+    }
+
+    refine(series) {
+      this.model.refine(series);
+      this.soon();
     }
 
     xRange(low, high, plot) {

@@ -36,6 +36,18 @@
     }
   }
 
+  // The points of one chart between two rollouts; as many as may be asked for, so a short stretch comes whole.
+  async function refine(chart, from, to) {
+    const url = new URL(chart.figure.dataset.url, location.href);
+    for (const name of new Set(chart.model.names())) url.searchParams.append("name", name);
+    url.searchParams.set("points", "5000");
+    url.searchParams.set("from", String(Math.max(0, from)));
+    url.searchParams.set("to", String(Math.max(0, to)));
+    const answer = await fetch(url, { headers: { Accept: "application/json" } }).catch((error) => ({ ok: false, statusText: error.message }));
+    if (answer.ok) chart.refine((await answer.json()).series);
+    else chart.note.textContent = `the points of this stretch could not be fetched (${answer.statusText})`;
+  }
+
   const seen = new IntersectionObserver((entries) => {
     for (const entry of entries) {
       if (!entry.isIntersecting) continue;
@@ -122,5 +134,16 @@
     // Kinds of the marks a chart draws: nan, inf, -inf, below.
     marks(key) { return (find(key)?.table?.marks || []).map((mark) => mark.kind); },
     reload,
+    refine,
+    // What a chart says of a rollout, line by line, as its legend would.
+    texts(key, rollout) {
+      const chart = find(key);
+      return chart ? chart.spec.series.map((line) => chart.model.text(line, rollout)) : [];
+    },
+    // The drawn columns of a chart: {kind, values}; null where nothing is drawn.
+    drawn(key) {
+      const table = find(key)?.table;
+      return table ? table.columns.map(({ kind, line }, index) => ({ kind, name: line.name, run: line.run, values: table.data[index + 1].map((value) => value ?? null) })) : [];
+    },
   };
 })();

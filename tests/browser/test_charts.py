@@ -41,9 +41,9 @@ def test_what_is_no_number_is_marked_counted_and_told_apart(page: Any, synthetic
     page.goto(run.url)
     wait_for_points(page, 6)
     note = page.locator(f"{ENTROPY} [data-note]")
-    expect(note).to_contain_text("2 NaN ×")
-    expect(note).to_contain_text("1 ∞ ▲")
-    expect(note).to_contain_text("1 −∞ ▼")
+    expect(note).to_contain_text("2 of 6 NaN ×")
+    expect(note).to_contain_text("1 of 6 ∞ ▲")
+    expect(note).to_contain_text("1 of 6 −∞ ▼")
     assert marks(page, "entropy") == ["nan", "inf", "-inf", "nan"]
     expect(page.locator(f"{ENTROPY} [data-legend] strong")).to_have_text(
         "0.800"
@@ -53,7 +53,7 @@ def test_what_is_no_number_is_marked_counted_and_told_apart(page: Any, synthetic
     assert marks(page, "entropy") == ["nan", "inf", "-inf", "nan"]
 
 
-def test_a_log_axis_marks_what_is_not_above_zero(page: Any, synthetic: Callable[..., Any]) -> None:
+def test_case_06_a_log_axis_marks_what_is_not_above_zero(page: Any, synthetic: Callable[..., Any]) -> None:
     run = synthetic()
     run.begin(6)
     set_points(run.run, "loss/entropy", [10, 1, 0.1, 0, -2, 0.01])

@@ -155,7 +155,7 @@ def test_every_page_is_clean_and_accessible(scheme: str, page: Any, synthetic: C
     assert found == {}
 
 
-def test_hostile_text_runs_nothing_in_a_real_browser(page: Any, synthetic: Callable[..., Any]) -> None:
+def test_case_21_hostile_text_runs_nothing_in_a_real_browser(page: Any, synthetic: Callable[..., Any]) -> None:
     run = synthetic(hostile=True)
     run.begin(2)
     dialogs: list[str] = []

@@ -56,7 +56,7 @@ def test_every_chart_has_a_text_that_says_what_it_shows(page: Any, synthetic: Ca
     assert f"unhinted: {num(value)} in rollout 3" in text
 
 
-def test_a_broken_socket_is_shown_and_the_page_catches_up_from_its_cursor(
+def test_case_23_a_broken_socket_is_shown_and_the_page_catches_up_from_its_cursor(
     page: Any, synthetic: Callable[..., Any]
 ) -> None:
     run = synthetic()

@@ -10,7 +10,7 @@ from webapp.core.spreadsheet import csv_text, safe_cell
 @pytest.mark.parametrize(
     "text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", '=HYPERLINK("http://x","y")', "  =1"]
 )
-def test_what_would_start_a_formula_gets_an_apostrophe(text: str) -> None:
+def test_case_25_what_would_start_a_formula_gets_an_apostrophe(text: str) -> None:
     assert safe_cell(text) == f"'{text}"
 
 

@@ -42,7 +42,9 @@ def test_the_page_has_a_line_a_run_in_every_chart(ingested: Callable[..., Any], 
     assert len(keys) == len(set(keys))
 
 
-def test_three_thousand_metrics_of_ten_runs_open_at_once_and_come_as_they_are_scrolled_to(viewer: Client) -> None:
+def test_case_13_three_thousand_metrics_of_ten_runs_open_at_once_and_come_as_they_are_scrolled_to(
+    viewer: Client,
+) -> None:
     """Case 13 of the known bugs: pages of other tools that mounted every panel at once froze."""
     from webapp.runs.models import MetricPoint
 

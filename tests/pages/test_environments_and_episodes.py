@@ -249,7 +249,7 @@ def test_a_list_of_episodes_never_reads_a_transcript(run: Any, viewer: Client) -
     assert not any("episodes_transcript" in query["sql"] for query in queries)
 
 
-def test_a_message_of_twenty_megabytes_opens_fast_with_a_bounded_preview_and_a_whole_download(
+def test_case_20_a_message_of_twenty_megabytes_opens_fast_with_a_bounded_preview_and_a_whole_download(
     run: Any, viewer: Client
 ) -> None:
     episode = run.episodes.first()
@@ -283,7 +283,9 @@ def test_five_hundred_turns_come_in_pages_without_loss(run: Any, viewer: Client)
     assert TURNS_A_PAGE == 200
 
 
-def test_a_lone_surrogate_and_a_nul_in_a_transcript_do_not_break_its_page_or_download(run: Any, viewer: Client) -> None:
+def test_case_22_a_lone_surrogate_and_a_nul_in_a_transcript_do_not_break_its_page_or_download(
+    run: Any, viewer: Client
+) -> None:
     episode = run.episodes.first()
     transcript_of(episode, [{"observation": "a\u2028b\u0007", "reply": "\U0001f600\u0301" * 50}])
     assert viewer.get(f"/runs/{run.pk}/episodes/{episode.pk}/").status_code == 200

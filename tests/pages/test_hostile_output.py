@@ -66,7 +66,7 @@ def hostile(ingested: Callable[..., Any]) -> Any:
     return run
 
 
-def test_no_page_obeys_hostile_text(hostile: Any, operator: Client) -> None:
+def test_case_21_no_page_obeys_hostile_text(hostile: Any, operator: Client) -> None:
     for name in READ:
         if name in NOT_HTML:
             continue

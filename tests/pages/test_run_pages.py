@@ -185,7 +185,7 @@ def test_only_acts_that_are_possible_are_offered(status: str, offered: set[str],
     assert {act.name for act in operator.get(f"/runs/{run.pk}/").context["acts"]} == offered
 
 
-def test_nothing_can_be_resumed_when_nothing_is_left_to_do(operator: Client) -> None:
+def test_case_10_nothing_can_be_resumed_when_nothing_is_left_to_do(operator: Client) -> None:
     run = new_run(status="stopped", rollouts_done=4, total_rollouts=4)
     assert [act.name for act in operator.get(f"/runs/{run.pk}/").context["acts"]] == []
 

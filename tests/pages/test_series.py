@@ -50,7 +50,7 @@ def test_the_endpoint_gives_points_gaps_and_the_cursor(run: Any, viewer: Client)
     }  # fmt: skip
 
 
-def test_a_resume_leaves_one_line_and_the_abandoned_tail_as_a_ghost(
+def test_case_08_a_resume_leaves_one_line_and_the_abandoned_tail_as_a_ghost(
     ingested: Callable[..., Any], viewer: Client
 ) -> None:
     run = ingested(rollouts=8, resume_from=4)  # attempt 1 did 0 to 6, attempt 2 starts at 4

@@ -97,12 +97,29 @@ def test_the_checksums_hold_for_every_file(built: Callable[..., Any], tmp_path: 
     }
 
 
-def test_the_manifest_never_changes_a_type(built: Callable[..., Any]) -> None:
+def test_case_25_the_manifest_never_changes_a_type(built: Callable[..., Any]) -> None:
     for entry in manifest(built()):
         assert set(entry) == {*ALWAYS, *NULLABLE}
         assert {name: type(entry[name]) for name in ALWAYS} == ALWAYS
         for name, kind in NULLABLE.items():
             assert entry[name] is None or type(entry[name]) is kind, (name, entry[name])
+
+
+def test_case_25_the_card_types_every_column_so_that_a_thousand_nulls_stay_a_number(built: Callable[..., Any]) -> None:
+    import yaml
+
+    head = contents(built())["README.md"].decode().split("---\n")[1]
+    said = yaml.safe_load(head)
+    assert said["configs"] == [{"config_name": "default", "data_files": "manifest.jsonl"}]
+    features = {one["name"]: one for one in said["dataset_info"]["features"]}
+    assert list(features) == list(manifest(built())[0])  # the same fields in the same order
+    words = {str: "string", int: "int64", float: "float64"}
+    for name, kind in {**ALWAYS, **NULLABLE}.items():
+        if kind in words:
+            assert features[name]["dtype"] == words[kind], name
+    assert features["memory_seed_ids"]["list"] == "string"
+    for name in ("validation", "review"):
+        assert {part["name"] for part in features[name]["struct"]} == set(manifest(built())[0][name])
 
 
 def test_numbers_are_counted_from_plays_with_a_reward(built: Callable[..., Any], programs: list[Any], run: Any) -> None:
@@ -144,7 +161,7 @@ def test_a_program_that_occurs_twice_is_in_the_pool_once(
 
 def test_the_card_states_coverage_and_escapes_what_people_typed(built: Callable[..., Any], run: Any) -> None:
     text = contents(built(name="# tanks <script>", licence=""))["README.md"].decode()
-    assert text.startswith("# \\# tanks \\<script\\>\n")
+    assert text.split("---\n\n")[1].startswith("# \\# tanks \\<script\\>\n")
     assert "Licence: not stated" in text
     assert (
         f"| {run.slug.replace('-', chr(92) + '-')} | 2 | {run.environments.filter(superseded=False).count()} | 0 to 0 | 4 of 4 | 100.0 % |"

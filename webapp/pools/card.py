@@ -9,8 +9,14 @@ from typing import Any
 
 from webapp.environments.models import Environment
 from webapp.environments.selectors_signals import capture_ledger, coverage_of
+from webapp.pools.manifest import FIELDS
 from webapp.runs.models import Run
 
+#: Types of the manifest's fields for loaders that would guess them from the first rows: a column of a thousand nulls is still a number.
+_HEAD = (
+    "---", "configs:", "- config_name: default", "  data_files: manifest.jsonl", "dataset_info:", "  features:",
+    *(line for name, kind in FIELDS.items() for line in (f"  - name: {name}", *(f"    {part}" for part in kind))), "---", "",
+)  # fmt: skip
 _MARKUP = str.maketrans({character: f"\\{character}" for character in "\\`*_{}[]<>()#+-.!|"})
 
 
@@ -54,6 +60,7 @@ def card(
     skills = Counter(entry["skill"] for entry in entries)
     return "\n".join(
         [
+            *_HEAD,
             f"# {_plain(name)}", "",
             f"{len(entries)} environments written during SPADE self-play, exported by Spadework. "
             f"Licence: {_plain(licence) if licence else 'not stated'}.", "",

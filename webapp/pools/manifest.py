@@ -24,6 +24,22 @@ from webapp.runs.models import Checkpoint, Run
 EXPORTER_VERSION = "spadework-pool-1"
 #: hint_state of ours -> hint_status of the schema: a hint that leaks or never came is no hint to use.
 _HINT_STATUS = {"ok": "ok", "leaky": "failed", "none": "failed", "": "none"}
+_TEXT, _WHOLE, _REAL, _TEXTS = ("dtype: string",), ("dtype: int64",), ("dtype: float64",), ("list: string",)
+#: Every field with its type, as the data card says it (the ``features`` of a dataset's card).
+FIELDS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("env_id", "file_name", "sha256"), _TEXT), **dict.fromkeys(("byte_count", "line_count"), _WHOLE),
+    **dict.fromkeys(("skill", "game_type", "difficulty", "source_run"), _TEXT), **dict.fromkeys(("attempt", "rollout_step"), _WHOLE),
+    **dict.fromkeys(("generator_model", "checkpoint", "recipe_hash", "corpus_doc_id", "corpus_doc_sha256"), _TEXT),
+    "memory_seed_ids": _TEXTS, **dict.fromkeys(("hint_sha256", "hint_status"), _TEXT),
+    **dict.fromkeys(("n_plays", "n_hint_plays"), _WHOLE),
+    **dict.fromkeys(("win_rate", "mean_reward", "r_hint", "r_no_hint", "regret_raw", "regret_used"), _REAL),
+    "validation": ("struct:", "- name: stage", "  dtype: string", "- name: ok", "  dtype: bool", "- name: reason", "  dtype: string"),
+    "review": (
+        "struct:", "- name: status", "  dtype: string", "- name: flags", "  list: string", "- name: reviewers", "  dtype: int64",
+        "- name: agreement", "  dtype: float64",
+    ),
+    **dict.fromkeys(("licence", "exporter_version"), _TEXT),
+}  # fmt: skip
 _SLUG = re.compile(r"[^a-z0-9]+")
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from django.db import connection
+from django.db.models import Q
 
 from webapp.core.pagination import Page, keyset_page
 from webapp.runs.models import Attempt, Event, MetricPoint, Run
@@ -111,13 +112,18 @@ def thin(points: Sequence[Point], limit: int) -> list[Point]:
     return kept
 
 
-def read_series(*, run: Run, names: Sequence[str]) -> list[Series]:
-    """The named metrics of a run in the order of ``names``; a metric that was never reported is an empty series."""
+def read_series(*, run: Run, names: Sequence[str], first: int | None = None, last: int | None = None) -> list[Series]:
+    """The named metrics of a run in the order of ``names``; a metric that was never reported is an empty series.
+
+    With ``first`` and ``last`` only rollouts from the one to the other.
+    """
     series = {name: Series(name) for name in names[:MAX_NAMES]}
     left = Attempt.objects.filter(run=run, superseded_from__isnull=False).values_list("number", "superseded_from")
     ends: dict[int, int | None] = dict(left)
+    stretch = Q() if first is None else Q(rollout__gte=first)
+    stretch &= Q() if last is None else Q(rollout__lte=last)
     rows = (
-        MetricPoint.objects.filter(run=run, name__in=list(series), rollout__isnull=False)
+        MetricPoint.objects.filter(stretch, run=run, name__in=list(series), rollout__isnull=False)
         .order_by("name", "rollout", "attempt")
         .values_list("name", "rollout", "attempt", "value", "superseded", "mark")
     )

@@ -23,7 +23,7 @@ from webapp.runs.series import MAX_NAMES, read_clock, read_series
 from webapp.runs.states import ACTIVE
 from webapp.runs.storable import storable_text
 from webapp.runs.views_list import filter_of
-from webapp.runs.views_run import asked_piece, points_asked, spreadsheet_cell
+from webapp.runs.views_run import asked_piece, points_asked, rollout_asked, spreadsheet_cell
 
 LIVE_EVERY_S = 10
 
@@ -70,10 +70,11 @@ def compare_series(request: HttpRequest) -> JsonResponse:
     names = request.GET.getlist("name")
     if len(names) > MAX_NAMES:
         return JsonResponse({"error": f"ask for at most {MAX_NAMES} metrics at once"}, status=400)
+    first, last = rollout_asked(request, "from"), rollout_asked(request, "to")
     series = {}
     for one in comparing.compared_runs(run_ids=ids_of(request.GET)):
         times = read_clock(run=one.run).times if request.GET.get("times") else None
-        for line in read_series(run=one.run, names=names):
+        for line in read_series(run=one.run, names=names, first=first, last=last):
             series[f"{one.run.pk}:{line.name}"] = line.as_json(points_asked(request), times)
     return JsonResponse({"series": series})
 

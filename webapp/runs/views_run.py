@@ -115,14 +115,18 @@ def asked_piece(request: HttpRequest, groups: Sequence[ChartGroup]) -> Piece:
 @require_role(Role.VIEWER)
 @require_safe
 def series(request: HttpRequest, run_id: int) -> HttpResponse:
-    """Points of the metrics named by ``?name=`` (repeated), thinned to ``?points=``, and the cursor they are complete to."""
+    """Points of the metrics named by ``?name=`` (repeated), thinned to ``?points=``, and the cursor they are complete to.
+
+    ``?from=`` and ``?to=`` ask for a stretch of rollouts alone.
+    """
     run = access_run(run_id=run_id)
     names = request.GET.getlist("name")
     if len(names) > MAX_NAMES:
         return JsonResponse({"error": f"ask for at most {MAX_NAMES} metrics at once"}, status=400)
     clock = read_clock(run=run) if request.GET.get("times") else None
     times = clock.times if clock else None
-    series = {one.name: one.as_json(points_asked(request), times) for one in read_series(run=run, names=names)}
+    found = read_series(run=run, names=names, first=rollout_asked(request, "from"), last=rollout_asked(request, "to"))
+    series = {one.name: one.as_json(points_asked(request), times) for one in found}
     return JsonResponse({"cursor": run.last_cursor, "start": clock.start if clock else None, "series": series})
 
 
@@ -130,6 +134,12 @@ def points_asked(request: HttpRequest) -> int:
     """How many points a line may have: ``?points=``, within bounds."""
     asked = request.GET.get("points", "")
     return min(5_000, int(asked)) if asked.isdecimal() and len(asked) < 6 else MAX_POINTS
+
+
+def rollout_asked(request: HttpRequest, name: str) -> int | None:
+    """A rollout of the address, None when it names none."""
+    asked = request.GET.get(name, "")
+    return int(asked) if asked.isascii() and asked.isdecimal() and len(asked) < 10 else None
 
 
 @require_role(Role.VIEWER)
