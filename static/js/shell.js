@@ -153,16 +153,20 @@
       event.preventDefault();
       return nextTheme();
     }
-    if (event.key === "Escape") return closeMenus(null);
+    if (event.key === "Escape") {
+      // First out of the field one types in, so that the page's keys are within reach again.
+      if (isTyping(event.target) && !document.querySelector("dialog[open], details.menu[open]")) event.target.blur();
+      return closeMenus(null);
+    }
     if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target) || isPressedBy(event.key, event.target) || document.querySelector("dialog[open]")) return undefined;
     if (event.key === "?") {
       event.preventDefault();
       return openKeys();
     }
-    const combined = pressed(prefix + event.key);
-    const element = combined || pressed(event.key);
+    // The second key of a chord is never a key of its own: "g" and then a slip must not pause a run.
+    const element = pressed(prefix + event.key);
     clearTimeout(prefixTimer);
-    if (event.key === "g" && !element) {
+    if (event.key === "g" && !prefix && !element) {
       prefix = "g";
       prefixTimer = setTimeout(() => { prefix = ""; }, 1000);
       return undefined;

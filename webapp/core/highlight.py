@@ -37,6 +37,11 @@ def _lines(source: str, language: str) -> tuple[str, ...]:
     return tuple(highlight(source, lexer, _Inner()).removesuffix("\n").split("\n"))
 
 
+def highlighted(source: str, *, language: str) -> SafeString:
+    """``source``, which is hostile, highlighted as one piece without numbers; a language nobody knows is plain text."""
+    return mark_safe("\n".join(_lines(plain(source), language or "text")))  # noqa: S308 - Pygments or escape() made it
+
+
 def code_lines(source: str, *, language: str, prefix: str) -> SafeString:
     """Lines of ``source`` as HTML, numbered, each with the id ``<prefix><number>`` to link to.
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from django.db.models import Avg, Count, Q, QuerySet
 from django.http import Http404
 
+from webapp.core.listing import narrowed
 from webapp.core.pagination import Page, keyset_page
 from webapp.environments.models import (
     Candidate,
@@ -22,6 +23,7 @@ from webapp.runs.models import Command, Run
 from webapp.runs.overview import faulty_keys, hung_keys
 
 PAGE_ROWS = 50
+LIST = "environments"  # its name for features that add columns and filters
 FLAGS = {flag: word for flag, (word, _) in SIGNALS.items()}
 STATES = tuple(Environment.State.values)
 
@@ -36,6 +38,7 @@ class EnvironmentFilter:
     flag: str = ""
     rollout: int | None = None
     document: str = ""
+    added: tuple[tuple[str, str], ...] = ()  # filters of other features (core/listing.py), as (name, value)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -115,7 +118,7 @@ def _narrowed(run: Run, chosen: EnvironmentFilter) -> QuerySet[Environment]:
         rows = rows.filter(document_key=chosen.document)
     if chosen.flag:
         rows = rows.filter(_flagged(run, chosen.flag))
-    return rows
+    return narrowed(LIST, rows, chosen.added)
 
 
 def _flagged(run: Run, flag: str) -> Q:

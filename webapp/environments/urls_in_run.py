@@ -20,6 +20,7 @@ urlpatterns = [
     path("environments/<str:key>/variants/<int:number>/", views_variants.variant, name="variant"),
     path("play/<int:session_id>/", views_play.play, name="play"),
     path("play/<int:session_id>/board/", views_play.play_board, name="play_board"),
+    path("play/<int:session_id>/beside/<int:episode_id>/", views_play.play_beside, name="play_beside"),
     path("play/<int:session_id>/act/", views_play.play_act, name="play_act"),
     path("candidates/", views.candidate_list, name="candidates"),
     path("candidates/<str:key>/", views.candidate_page, name="candidate"),

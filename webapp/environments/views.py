@@ -16,10 +16,11 @@ from django.views.decorators.http import require_POST, require_safe
 from webapp.accounts.permissions import require_role
 from webapp.accounts.roles import Role, has_role
 from webapp.core.chips import FilterMenu, chosen_chips
+from webapp.core.listing import added_cells, added_filters, chosen_filters
 from webapp.core.requests import signed_in_user
 from webapp.environments import selectors, selectors_play
 from webapp.environments.models import Environment
-from webapp.environments.selectors import FLAGS, STATES, EnvironmentFilter
+from webapp.environments.selectors import FLAGS, LIST, STATES, EnvironmentFilter
 from webapp.environments.selectors_lineage import records_shown
 from webapp.episodes.models import Episode
 from webapp.episodes.selectors import strip_of
@@ -50,7 +51,7 @@ def filter_in(query: QueryDict) -> EnvironmentFilter:
     return EnvironmentFilter(
         search=query.get("q", "").strip()[:200], skill=query.get("skill", ""), state=query.get("state", ""),
         flag=query.get("flag", "") if query.get("flag", "") in FLAGS else "", rollout=number_in(query, "rollout"),
-        document=query.get("document", ""),
+        document=query.get("document", ""), added=chosen_filters(LIST, query),
     )  # fmt: skip
 
 
@@ -70,9 +71,15 @@ def environment_list(request: HttpRequest, run_id: int) -> HttpResponse:
             name="rollout", label="rollout", values=[str(rollout) for rollout in selectors.set_rollouts(run=run)[:60]]
         ),
     ]
+    words = dict(FLAGS)
+    for one in added_filters(LIST):
+        values = dict(one.values(run))
+        menus.append(FilterMenu(name=one.name, label=one.label, values=list(values), words=values))
+        words |= values
+    names = ("skill", "state", "flag", "rollout", "document", *(one.name for one in added_filters(LIST)), "q")
     context = run_context(
         request, run, "environments", page=page, listed=listed, menus=[menu.bound(query) for menu in menus if menu.values],
-        chips=chosen_chips(query, ("skill", "state", "flag", "rollout", "document", "q"), FLAGS), search=chosen.search,
+        chips=chosen_chips(query, names, words), search=chosen.search, added=added_cells(LIST, page.rows),
         can_choose="pools" in settings.SPADEWORK_FEATURES and has_role(request.user, Role.REVIEWER),
     )  # fmt: skip
     return render(request, "environments/list.html", dict(context))

@@ -6,7 +6,7 @@ import secrets
 from typing import Any
 
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
@@ -15,9 +15,14 @@ from webapp.accounts.permissions import check_role, require_role
 from webapp.accounts.roles import Role, has_role
 from webapp.core.requests import signed_in_user
 from webapp.environments import selectors_play, services
+from webapp.environments.beside import turns_of
 from webapp.environments.models import Environment, PlaySession, Variant
 from webapp.environments.selectors import access_environment
 from webapp.environments.views import number_in
+from webapp.episodes.models import Episode
+from webapp.episodes.rendering import render_turns
+from webapp.episodes.selectors import TURNS_A_PAGE, align, read_turns
+from webapp.episodes.viewing import view_context
 from webapp.runs.errors import ActRefused
 from webapp.runs.models import Run
 from webapp.runs.page import run_context
@@ -94,6 +99,40 @@ def play_act(request: HttpRequest, run_id: int, session_id: int) -> HttpResponse
     return render(request, "environments/_play_board.html", {"run": run, **board})
 
 
+@require_role(Role.VIEWER)
+@require_safe
+def play_beside(request: HttpRequest, run_id: int, session_id: int, episode_id: int) -> HttpResponse:
+    """A person's play that is over beside the agent's play of the same environment and seed, aligned by turn."""
+    run = access_run(run_id=run_id)
+    session = selectors_play.access_session(run=run, session_id=session_id)
+    plays = _agent_plays(session)
+    index = next((at for at, one in enumerate(plays) if one.pk == episode_id), None)
+    if index is None:
+        raise Http404("The agent has no such play of this seed, or your own play still goes on.")
+    episode, shown = plays[index], view_context(request)
+    mine, theirs = turns_of(session), read_turns(episode=episode)
+    if shown["view"] == "rendered":
+        mine, theirs = render_turns(mine, theirs)
+    aligned = align(mine, theirs, by_action=True)
+    neighbours = [
+        reverse("runs:play_beside", args=[run.pk, session.pk, plays[at].pk]) if 0 <= at < len(plays) else ""
+        for at in (index - 1, index + 1)
+    ]
+    context = run_context(
+        request, run, "environments", environment=session.environment, session=session, episode=episode, aligned=aligned,
+        first_difference=next((row.number for row in aligned if row.first_difference), None), previous=neighbours[0],
+        following=neighbours[1], place=index + 1, plays=plays, is_cut=episode.turns > TURNS_A_PAGE, **shown,
+    )  # fmt: skip
+    return render(request, "environments/play_beside.html", dict(context))
+
+
+def _agent_plays(session: PlaySession) -> list[Episode]:
+    """The agent's plays of the seed; none while the person still plays, and none of a program that the person edited."""
+    if session.state == PlaySession.State.OPEN or session.variant_id:
+        return []
+    return selectors_play.agent_plays(environment=session.environment, seed=session.seed)
+
+
 def _board(request: HttpRequest, session: PlaySession) -> dict[str, Any]:
     """What the board shows: turns so far, whose move it is, and after the end the agent's plays of the seed."""
     is_open = session.state == PlaySession.State.OPEN
@@ -106,8 +145,7 @@ def _board(request: HttpRequest, session: PlaySession) -> dict[str, Any]:
         "environment": session.environment, "session": session, "turns": turns, "is_open": is_open,
         "is_mine": session.by_id == request.user.pk and has_role(request.user, Role.REVIEWER),
         "options": session.replies[-1].get("options", []) if is_open and session.replies and not session.is_waiting else [],
-        "agent_plays": [] if is_open or session.variant_id else
-        selectors_play.agent_plays(environment=session.environment, seed=session.seed),
+        "agent_plays": _agent_plays(session),
     }  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from django.db import connection
 from django.db.models import F, Q
 from django.http import Http404
+from django.utils.safestring import SafeString
 
 from trainer.events import FAULTS
 from webapp.core.pagination import Page, keyset_page
@@ -42,6 +43,7 @@ class Text:
 
     shown: str
     characters: int
+    html: SafeString | None = None  # rendered (rendering.py); None where it is shown raw
 
     @property
     def is_cut(self) -> bool:
@@ -64,6 +66,7 @@ class TurnView:
     observation_tokens: int
     reply_tokens: int
     logprob_mean: float | None
+    hint_html: SafeString | None = None
 
     @property
     def position(self) -> int:
@@ -246,20 +249,30 @@ class AlignedTurn:
         return self.first_difference == "action"
 
 
-def align(unhinted: Sequence[TurnView], hinted: Sequence[TurnView]) -> list[AlignedTurn]:
-    """Pair turns by number and mark where they first differ. The injected hint itself is no difference."""
+def align(unhinted: Sequence[TurnView], hinted: Sequence[TurnView], *, by_action: bool = False) -> list[AlignedTurn]:
+    """Pair turns by number and mark where they first differ. The injected hint itself is no difference.
+
+    ``by_action``: what was done counts, not what was said around it; a person says nothing.
+    """
     aligned: list[AlignedTurn] = []
     has_differed = False
     for index in range(max(len(unhinted), len(hinted))):
         left = unhinted[index] if index < len(unhinted) else None
         right = hinted[index] if index < len(hinted) else None
-        part = "" if has_differed else _differing_part(left, right)
+        part = "" if has_differed else _differing_part(left, right, by_action)
         aligned.append(AlignedTurn(number=index, unhinted=left, hinted=right, first_difference=part))
         has_differed = has_differed or bool(part)
     return aligned
 
 
-def _differing_part(left: TurnView | None, right: TurnView | None) -> str:
+def _differing_part(left: TurnView | None, right: TurnView | None, by_action: bool) -> str:
     if left is None or right is None or left.observation.shown.strip() != right.observation.shown.strip():
         return "observation"
+    if by_action:
+        return "" if _deed(left) == _deed(right) else "action"
     return "action" if left.reply.shown.strip() != right.reply.shown.strip() else ""
+
+
+def _deed(turn: TurnView) -> str | None:
+    """The action without the spaces that do not matter."""
+    return " ".join(turn.action.split()) if turn.action is not None else None

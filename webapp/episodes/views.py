@@ -18,7 +18,9 @@ from webapp.environments.views import number_in
 from webapp.episodes import selectors
 from webapp.episodes.finding import HITS_SHOWN, find_in_transcript
 from webapp.episodes.models import Episode
-from webapp.episodes.selectors import STATUSES, TURNS_A_PAGE, EpisodeFilter, Pair
+from webapp.episodes.rendering import PAGE_CHARACTERS, render_text, render_turns
+from webapp.episodes.selectors import STATUSES, TURNS_A_PAGE, EpisodeFilter, Pair, Text, TurnView
+from webapp.episodes.viewing import view_context
 from webapp.runs.models import Run
 from webapp.runs.page import run_context
 from webapp.runs.selectors import access_run
@@ -58,14 +60,19 @@ def episode_page(request: HttpRequest, run_id: int, episode_id: int) -> HttpResp
     wanted = number_in(request.GET, "turn") or 1
     start = max(0, min(wanted, episode.turns) - 1) // TURNS_A_PAGE * TURNS_A_PAGE
     turns = selectors.read_turns(episode=episode, start=start)
+    shown = view_context(request)
+    turns, final = _as_shown(turns, selectors.final_observation(episode=episode), shown["view"])
     following = start + len(turns)
     more = episode.turns > following
     pair = _pair_address(run, episode)
     find = request.GET.get("find", "").strip()[:FIND_CHARS]
     context = run_context(
         request, run, "episodes", episode=episode, turns=turns, next_turn=following if more else None, pair_url=pair,
-        final=None if more else selectors.final_observation(episode=episode), earlier=max(1, start - TURNS_A_PAGE + 1) if start else None,
+        final=None if more else final, earlier=max(1, start - TURNS_A_PAGE + 1) if start else None,
         find=find, hits=find_in_transcript(episode=episode, text=find), hits_limit=HITS_SHOWN,
+        is_partly_raw=shown["view"] == "rendered" and any(turn.reply.html is None for turn in turns),
+        rendered_limit=PAGE_CHARACTERS,
+        **shown,
     )  # fmt: skip
     return render(request, "episodes/page.html", dict(context))
 
@@ -78,6 +85,8 @@ def episode_turns(request: HttpRequest, run_id: int, episode_id: int) -> HttpRes
     episode = selectors.access_episode(run=run, episode_id=episode_id)
     start = number_in(request.GET, "from") or 0
     turns = selectors.read_turns(episode=episode, start=start)
+    shown = view_context(request)
+    turns, final = _as_shown(turns, selectors.final_observation(episode=episode), shown["view"])
     following = start + len(turns)
     is_end = len(turns) < TURNS_A_PAGE or following >= episode.turns
     context = {
@@ -85,7 +94,8 @@ def episode_turns(request: HttpRequest, run_id: int, episode_id: int) -> HttpRes
         "episode": episode,
         "turns": turns,
         "next_turn": None if is_end else following,
-        "final": selectors.final_observation(episode=episode) if is_end else None,
+        "final": final if is_end else None,
+        **shown,
     }
     return render(request, "episodes/_turns.html", context)
 
@@ -131,6 +141,9 @@ def pair_page(request: HttpRequest, run_id: int, key: str, play: int) -> HttpRes
         arm: selectors.read_turns(episode=episode) if episode else []
         for arm, episode in (("unhinted", pair.unhinted), ("hinted", pair.hinted))
     }
+    shown = view_context(request)
+    if shown["view"] == "rendered":
+        turns["unhinted"], turns["hinted"] = render_turns(turns["unhinted"], turns["hinted"])
     aligned = selectors.align(turns["unhinted"], turns["hinted"])
     first = next((turn.number for turn in aligned if turn.first_difference), None)
     context = run_context(
@@ -138,8 +151,16 @@ def pair_page(request: HttpRequest, run_id: int, key: str, play: int) -> HttpRes
         strips=[{"arm": arm, "marks": _marks(run, key, pairs, arm, play)} for arm in ("unhinted", "hinted")],
         previous=_address(run, key, pairs, index - 1), following=_address(run, key, pairs, index + 1), place=index + 1,
         is_cut=any(episode is not None and episode.turns > TURNS_A_PAGE for episode in (pair.unhinted, pair.hinted)),
+        **shown,
     )  # fmt: skip
     return render(request, "episodes/pair.html", dict(context))
+
+
+def _as_shown(turns: list[TurnView], final: Text | None, view: str) -> tuple[list[TurnView], Text | None]:
+    """Turns and what the environment said last, rendered when that is the view."""
+    if view != "rendered":
+        return turns, final
+    return render_turns(turns)[0], render_text(final) if final else None
 
 
 def _marks(run: Run, key: str, pairs: list[Pair], arm: str, play: int) -> list[dict[str, Any]]:

@@ -12,8 +12,10 @@ from webapp.accounts.roles import Role
 from webapp.environments.views import number_in
 from webapp.episodes import selectors
 from webapp.episodes.models import Episode
+from webapp.episodes.rendering import render_turns
 from webapp.episodes.selectors import TURNS_A_PAGE
 from webapp.episodes.tokens import Token, TokensMissing, read_turn_tokens
+from webapp.episodes.viewing import view_context
 from webapp.runs.models import Run
 from webapp.runs.page import run_context
 from webapp.runs.selectors import access_run
@@ -49,12 +51,16 @@ def beside(request: HttpRequest, run_id: int) -> HttpResponse:
     """Any two episodes of the run, aligned by turn: ``?left=`` and ``?right=`` are ids or keys."""
     run = access_run(run_id=run_id)
     left, right = (_named(run, request.GET.get(side, "").strip()) for side in ("left", "right"))
-    aligned = selectors.align(selectors.read_turns(episode=left), selectors.read_turns(episode=right))
+    shown = view_context(request)
+    sides = [selectors.read_turns(episode=left), selectors.read_turns(episode=right)]
+    if shown["view"] == "rendered":
+        sides = render_turns(*sides)
+    aligned = selectors.align(*sides)
     context = run_context(
         request, run, "episodes", left=left, right=right, aligned=aligned,
         first_difference=next((row.number for row in aligned if row.first_difference), None),
         same_seed=left.seed == right.seed and left.environment_key == right.environment_key,
-        is_cut=max(left.turns, right.turns) > TURNS_A_PAGE,
+        is_cut=max(left.turns, right.turns) > TURNS_A_PAGE, **shown,
     )  # fmt: skip
     return render(request, "episodes/beside.html", dict(context))
 

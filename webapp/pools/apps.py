@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.apps import AppConfig
 
+from webapp.core.graph import extend_graph
 from webapp.core.panels import fill_place
 
 
@@ -18,3 +19,4 @@ class PoolsConfig(AppConfig):
 
         fill_place("environment_list", panels.choose_bar)
         fill_place("environment_lineage", panels.lineage)
+        extend_graph("environment_lineage", panels.lineage_nodes)

@@ -12,11 +12,20 @@ class ReviewConfig(AppConfig):
 
     def ready(self) -> None:
         """Show flags on the pages of environments and episodes."""
+        from webapp.core.graph import extend_graph
+        from webapp.core.listing import Column, Filter, add_column, add_filter
         from webapp.core.panels import fill_place
-        from webapp.review import panels
+        from webapp.review import listing, panels
 
         fill_place("environment_actions", panels.environment_button)
         fill_place("environment_side", panels.environment_flags)
         fill_place("environment_lineage", panels.environment_lineage)
+        extend_graph("environment_lineage", panels.lineage_nodes)
+        fill_place("pair_top", panels.pair_flags)
+        add_column("environments", Column(title="flags", cells=listing.flag_cells))
+        add_filter(
+            "environments",
+            Filter(name="flagged", label="flagged", values=listing.flag_values, narrow=listing.narrow_by_flag),
+        )
         fill_place("episode_actions", panels.episode_button)
         fill_place("episode_top", panels.episode_flags)

@@ -12,6 +12,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from webapp.accounts.permissions import require_role
 from webapp.accounts.roles import Role
+from webapp.core.keys import SECOND_ROW
 from webapp.core.requests import signed_in_user
 from webapp.environments.selectors import with_measures
 from webapp.episodes.models import Episode
@@ -97,7 +98,7 @@ def item_page(request: HttpRequest, item_id: int) -> HttpResponse:
         "measured": with_measures(environments=[item.environment])[0].measured, **_evidence(request, shown),
         "keyed": list(enumerate(kinds[:_KEYED_KINDS], start=1)), "more_kinds": kinds[_KEYED_KINDS:], "own": own,
         "total": queue.items.count(), "done": queue.items.exclude(completed_at=None).count(),
-        "severities": list(zip("iop", Flag.Severity.choices, strict=True)), "default_severity": Flag.Severity.MAJOR.value,
+        "severities": list(zip(SECOND_ROW, Flag.Severity.choices, strict=True)), "default_severity": Flag.Severity.MAJOR.value,
         "wishes": Flag.WISHES, "may_reach": may_reach_trainer(reader), "agreement": selectors_queues.agreement_in(queue=queue)[0],
         "held_until": selectors_queues.held_until(shown),
     }  # fmt: skip

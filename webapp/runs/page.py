@@ -36,18 +36,17 @@ class Act:
     name: str
     label: str
     icon: str
-    key: str
     needs_dialog: bool = False
     is_danger: bool = False
 
 
 ACT_BUTTONS = (
-    Act(name="start", label="Start", icon="play", key="s"),
-    Act(name="pause", label="Pause", icon="pause", key="p"),
-    Act(name="unpause", label="Resume", icon="play", key="p"),
-    Act(name="resume", label="Resume from checkpoint", icon="play", key="p"),
-    Act(name="checkpoint", label="Checkpoint", icon="download", key="c"),
-    Act(name="stop", label="Stop", icon="stop", key="S", needs_dialog=True, is_danger=True),
+    Act(name="start", label="Start", icon="play"),
+    Act(name="pause", label="Pause", icon="pause"),
+    Act(name="unpause", label="Resume", icon="play"),
+    Act(name="resume", label="Resume from checkpoint", icon="play"),
+    Act(name="checkpoint", label="Checkpoint", icon="download"),
+    Act(name="stop", label="Stop", icon="stop", needs_dialog=True, is_danger=True),
 )
 
 

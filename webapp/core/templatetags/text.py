@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from django import template
 from django.utils.safestring import SafeString
 
@@ -21,6 +23,12 @@ def hostile(text: object) -> SafeString:
 def plain(text: object) -> str:
     """Model output for an attribute or a heading: one string, invisible characters spelled out."""
     return plain_text("" if text is None else str(text))
+
+
+@register.filter
+def at(values: Mapping[object, object], key: object) -> object:
+    """The value of a key, None where there is none."""
+    return values.get(key)
 
 
 @register.filter

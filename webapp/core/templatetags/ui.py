@@ -14,6 +14,7 @@ from django.utils.safestring import SafeString, mark_safe
 
 from webapp.core.highlight import code_lines
 from webapp.core.icons import ICONS
+from webapp.core.keys import KEYS
 
 register = template.Library()
 
@@ -38,6 +39,20 @@ def icon(name: str, label: str = "") -> SafeString:
     if label:
         return format_html('<svg class="icon" viewBox="0 0 16 16" role="img" aria-label="{}">{}</svg>', label, shape)
     return format_html('<svg class="icon" viewBox="0 0 16 16" aria-hidden="true">{}</svg>', shape)
+
+
+@register.simple_tag
+def key(name: str, label: str = "") -> SafeString:
+    """Attributes that bind an element to an entry of core/keys.py: ``{% key "search" "find a metric" %}``. KeyError for no entry."""
+    entry = KEYS[name]
+    heavy = mark_safe(" data-key-heavy") if entry.is_heavy else mark_safe("")
+    return format_html('data-key="{}" data-key-label="{}"{}', entry.key, label or entry.label, heavy)
+
+
+@register.simple_tag
+def key_for(choice: object, label: str) -> SafeString:
+    """The same for one of a row of choices (a digit, or a letter of its own) and for the addresses of the top bar (``g r``)."""
+    return format_html('data-key="{}" data-key-label="{}"', choice, label)
 
 
 @register.simple_tag
@@ -233,10 +248,13 @@ def turn(
     is_first_difference: bool = False,
     anchor: str = "",
     note: str = "",
+    html: SafeString | None = None,
+    hint_html: SafeString | None = None,
 ) -> dict[str, Any]:
     """One block of a transcript: ``role`` is system, observation or action; all text is treated as hostile.
 
     ``hint`` is the hint text when it was injected here (shown apart, in the hinted hue). ``anchor`` is the element id.
+    ``html`` and ``hint_html`` are the two as safe HTML (episodes/rendering.py), shown in their place when given.
     """
     return {
         "role": role,
@@ -249,6 +267,8 @@ def turn(
         "is_first_difference": is_first_difference,
         "anchor": anchor,
         "note": note,
+        "html": html,
+        "hint_html": hint_html,
     }
 
 
