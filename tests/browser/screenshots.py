@@ -1,7 +1,8 @@
 """Pictures of the main pages in light and dark, from a real demo run: ``python -m tests.browser.screenshots [--rollouts 8]``.
 
 Starts its own throw-away PostgreSQL, Valkey, web server and worker, lets the trainer do some rollouts, and writes
-``docs/screenshots/<page>-<theme>.png``. With ``--url`` and ``--link`` it takes the pictures of a product that is already running.
+``docs/screenshots/<page>-<theme>.png``. Flags, a queue, a pool and a play are made first (staging.py). With ``--url`` and ``--link``
+it takes the pictures of a product that is already running, of the pages that need nothing made.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ RUN_LIMIT_S = 1800.0
 HIGHEST_REGRET = """() => [...document.querySelectorAll('.section:last-of-type tbody tr')]
   .map((row) => [parseFloat(row.children[3].textContent.replace('−', '-')), row.querySelector('a').getAttribute('href')])
   .filter(([regret]) => !Number.isNaN(regret)).sort((a, b) => b[0] - a[0])[0]"""
+ANSWERED = """(answers) => { const board = document.getElementById('board');
+  return Number(board?.dataset.replies) > answers || (board && board.dataset.state !== 'open'); }"""
 VIEWPORT = {"width": 1280, "height": 800}
 
 
@@ -114,10 +117,12 @@ def addresses(page: Any, run_url: str) -> dict[str, str]:
     ]
     play = max(kinds, key=lambda kind: (kind[0] and kind[1], kind[0]))[2] if kinds else 0
     key = chosen.rstrip("/").rsplit("/", 1)[1]
+    run_id = run_url.rstrip("/").rsplit("/", 1)[1]
     return {
         "runs": "/runs/", "new-run": "/runs/new/", "run": run_url, "charts": f"{run_url}charts/", "environments": f"{run_url}environments/",
         "environment": chosen, "pair": f"{run_url}pairs/{key}/{play}/", "regret": f"{run_url}regret/", "episodes": f"{run_url}episodes/",
-        "memory": f"{run_url}memory/",
+        "memory": f"{run_url}memory/", "compare": f"/runs/compare/?run={run_id}&settings=all", "system": f"{run_url}system/",
+        "settings": f"{run_url}config/", "transcript": f"{run_url}episodes/?environment={key}",
     }  # fmt: skip
 
 
@@ -131,8 +136,37 @@ def shrink(path: Path) -> None:
         picture.convert("RGB").quantize(128).save(path, optimize=True)
 
 
-def take(url: str, link: str, run: str, rollouts: int) -> list[Path]:
-    """All pictures of the product at ``url``; ``link`` signs in, ``run`` is the address of the run."""
+def staged(page: Any, environment: Mapping[str, str], pages: Mapping[str, str], run_url: str) -> dict[str, str]:
+    """What people do, done (staging.py); addresses of its pages. The play has its first answers when this returns."""
+    key = pages["environment"].rstrip("/").rsplit("/", 1)[1]
+    page.goto(pages["pair"])
+    seed = int(page.locator(".object-head .mono").last.inner_text())
+    run_id = int(run_url.rstrip("/").rsplit("/", 1)[1])
+    said = manage(
+        environment,
+        "shell",
+        "-v0",
+        "-c",
+        f"from tests.browser.staging import stage; print(stage({run_id}, {key!r}, {seed}))",
+    )
+    made: dict[str, str] = json.loads(said.splitlines()[-1])
+    page.goto(made["play"])
+    page.wait_for_function(ANSWERED, arg=0)
+    for answers in (1, 2):
+        if not page.locator("#action").count():
+            break  # it is over already
+        option = page.locator("[data-fill]").first
+        page.locator("#action").fill((option.get_attribute("data-fill") or "1") if option.count() else "1")
+        page.keyboard.press("Enter")
+        page.wait_for_function(ANSWERED, arg=answers)
+    return made
+
+
+def take(url: str, link: str, run: str, rollouts: int, environment: Mapping[str, str] | None = None) -> list[Path]:
+    """All pictures of the product at ``url``; ``link`` signs in, ``run`` is the address of the run.
+
+    ``environment`` reaches its database: then the pages of what people do are made and shown too.
+    """
     from playwright.sync_api import sync_playwright
 
     FOLDER.mkdir(parents=True, exist_ok=True)
@@ -147,6 +181,10 @@ def take(url: str, link: str, run: str, rollouts: int) -> list[Path]:
         page.wait_for_url("**/runs/**")
         wait_for_rollouts(page, run, rollouts)
         pages = addresses(page, run)
+        page.goto(pages.pop("transcript"))
+        pages["episode"] = f"{page.locator('.table .row-link').first.get_attribute('href')}?view=rendered"
+        if environment is not None:
+            pages |= staged(page, environment, pages, run)
         for theme in ("light", "dark"):
             page.emulate_media(color_scheme=theme)
             for name, address in pages.items():
@@ -179,7 +217,7 @@ def main() -> None:
     ):
         link = manage(environment, "demo_link")
         run = manage(environment, "start_demo_run", "--preset", given.preset)
-        take(url, link, run, given.rollouts)
+        take(url, link, run, given.rollouts, environment)
 
 
 if __name__ == "__main__":

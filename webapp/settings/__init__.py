@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from whitenoise.compress import Compressor
+
 from webapp.core.features import installed_features
 from webapp.settings.env import (
     BadSetting,
@@ -301,6 +303,7 @@ STORAGES = {
 }
 WHITENOISE_USE_FINDERS = not _static_manifest
 WHITENOISE_AUTOREFRESH = DEBUG
+WHITENOISE_SKIP_COMPRESS_EXTENSIONS = ("map", *Compressor.SKIP_COMPRESS_EXTENSIONS)  # only developer tools ask for them
 DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024
 MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
 LOGGING = logging_settings(
