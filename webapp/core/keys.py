@@ -28,6 +28,7 @@ KEYS: dict[str, Key] = {
     "search": Key(key="/", label="search"),
     "next_page": Key(key="]", label="next page"),
     "new": Key(key="n", label="new"),
+    "import": Key(key="i", label="import a run"),
     "go_queue": Key(key="g q", label="go to queue and workers"),
     # A run: the same on all its pages
     "start": Key(key="s", label="start", is_heavy=True),
