@@ -107,6 +107,7 @@ INSTALLED_APPS = [
     *(f"webapp.{name}" for name in SPADEWORK_FEATURES),
 ]
 MIDDLEWARE = [
+    "webapp.core.streaming.StreamInPieces",
     "django.middleware.security.SecurityMiddleware",
     "csp.middleware.CSPMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
