@@ -54,7 +54,9 @@ def _parser() -> argparse.ArgumentParser:
     fork = commands.add_parser("fork", help="start a run from a checkpoint of another one, with changed settings")
     fork.add_argument("source", type=Path, metavar="SOURCE_RUN")
     fork.add_argument("run_dir", type=Path, metavar="DEST")
-    fork.add_argument("--checkpoint", default="", metavar="NAME", help="its name; without it the newest whole one")
+    fork.add_argument(
+        "--checkpoint", default="", metavar="NAME", help="its number, best or latest (the newest whole one)"
+    )
     settings = fork.add_mutually_exclusive_group()
     settings.add_argument("--config", type=Path, help="settings file (JSON) instead of the source's settings")
     settings.add_argument("--preset", choices=preset_names(), help="settings of a preset instead of the source's")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,10 +23,10 @@ from safetensors.torch import load_file, save_file
 from trainer.checkpoint_files import (
     CHECKPOINT_FORMAT,
     MARKER,
+    by_value,
     damage,
     digests_and_sync,
     finished,
-    read_marker,
     sync_directory,
     write_marker,
 )
@@ -135,22 +135,13 @@ class Checkpoints:
             return load(directory)
         return None
 
-    def _by_value(self, there: Sequence[Path]) -> list[Path]:
-        """Checkpoints with a value of the metric, the best first; of equal ones the newer one. Another metric's values do not count."""
-        valued = []
-        for directory in there:
-            told = read_marker(directory).get("best") or {}
-            if told.get("metric") == self._config.best_metric and told.get("value") is not None:
-                valued.append((float(told["value"]), directory.name, directory))
-        return [directory for _, _, directory in sorted(valued, reverse=True)]
-
     def _prune(self, newest: int) -> None:
         """Keep the newest `keep_last`, every `keep_every`-th, the `keep_best` best, and nothing beyond the newest (of an older attempt)."""
         there = [p for p in finished(self._run.checkpoints) if int(p.name) <= newest]
         every = self._config.keep_every
         kept = {p.name for p in there[-self._config.keep_last :]}
         kept |= {p.name for p in there if every and int(p.name) % every == 0}
-        kept |= {p.name for p in self._by_value(there)[: self._config.keep_best]}
+        kept |= {p.name for p, _ in by_value(there, self._config.best_metric)[: self._config.keep_best]}
         for directory in self._run.checkpoints.iterdir():
             if directory.name.isdigit() and directory.name not in kept:
                 (directory / MARKER).unlink(missing_ok=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +61,22 @@ def read_marker(directory: Path) -> dict[str, Any]:
     """The marker's content. Raises OSError, ValueError."""
     marker: dict[str, Any] = json.loads((directory / MARKER).read_bytes())
     return marker
+
+
+def by_value(checkpoints: Iterable[Path], metric: str) -> list[tuple[Path, float]]:
+    """Checkpoints with a value of the metric, the best first; of equal ones the newer one. Another metric's values do not count.
+
+    One whose marker cannot be read has no value.
+    """
+    valued = []
+    for directory in checkpoints:
+        try:
+            told = read_marker(directory).get("best") or {}
+            if told.get("metric") == metric and told.get("value") is not None:
+                valued.append((float(told["value"]), directory.name, directory))
+        except (OSError, ValueError, TypeError, AttributeError):
+            continue
+    return [(directory, value) for value, _, directory in sorted(valued, reverse=True)]
 
 
 def sync_directory(path: Path) -> None:

@@ -13,12 +13,20 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from trainer.checkpoint_files import damage, digests_and_sync, finished, read_marker, sync_directory, write_marker
+from trainer.checkpoint_files import (
+    by_value,
+    damage,
+    digests_and_sync,
+    finished,
+    read_marker,
+    sync_directory,
+    write_marker,
+)
 from trainer.config import RunConfig
 from trainer.creation import read_config, write_config
 from trainer.errors import UserError
@@ -48,7 +56,8 @@ class Fork:
 def fork(source: Path, destination: Path, *, config: RunConfig | None = None, checkpoint: str = "") -> Fork:
     """Make `destination` a run directory that goes on from a checkpoint of `source`; `attempt` on it does the rest.
 
-    `config` holds the fork's settings, None the source's own. `checkpoint` is a name under checkpoints/, "" the newest whole one.
+    `config` holds the fork's settings, None the source's own. `checkpoint` is a name under checkpoints/, its
+    number, `best` (by the source's checkpoint.best_metric), `latest`, or "": the newest whole one.
     With the source's settings the fork does what the source would have done, bit for bit, except that a KL term is taken against the
     weights the fork starts from (spec 8). The directory appears at once and whole. Raises `UserError` when the source has no such
     checkpoint, the destination is in use, or a changed setting would make the state meaningless; `LimitError` when the disk is full.
@@ -58,7 +67,7 @@ def fork(source: Path, destination: Path, *, config: RunConfig | None = None, ch
     new = config or old
     if destination.exists() and (not destination.is_dir() or any(destination.iterdir())):
         raise UserError(f"{destination} is not empty; give a new directory for the fork")
-    chosen = _choose(origin, checkpoint)
+    chosen = choose_checkpoint(origin, checkpoint, best_metric=old.checkpoint.best_metric)
     done = int(chosen.name)
     changed = changes(old, new)
     refuse_meaningless(old=old, new=new, done=done)
@@ -107,22 +116,32 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
             yield f"{prefix}{name}", value
 
 
-def _choose(origin: RunDirectory, name: str) -> Path:
-    """The checkpoint of that name, or the newest one that is whole."""
+def choose_checkpoint(origin: RunDirectory, name: str, *, best_metric: str) -> Path:
+    """The checkpoint a person names: its name or number, `best`, or the newest whole one (`latest` or nothing). Raises `UserError`."""
     found = finished(origin.checkpoints)
-    if name:
-        chosen = next((p for p in found if p.name == name), None)
+    if name in ("", "latest"):
+        chosen = next((path for path in reversed(found) if not damage(path)), None)
         if chosen is None:
-            there = ", ".join(p.name for p in found) or "none"
-            raise UserError(f"{origin.root} has no checkpoint {name}; there is {there}")
-        problem = damage(chosen)
-        if problem:
-            raise UserError(f"checkpoint {name} of {origin.root} is damaged: {problem}; choose another one")
+            raise UserError(f"{origin.root} has no whole checkpoint to fork from; let it finish a rollout first")
         return chosen
-    for chosen in reversed(found):
-        if not damage(chosen):
-            return chosen
-    raise UserError(f"{origin.root} has no whole checkpoint to fork from; let it finish a rollout first")
+    if name == "best":
+        ranked = by_value(found, best_metric)
+        if not ranked:
+            raise UserError(f"no checkpoint of {origin.root} has a value of {best_metric}; name one: {_there(found)}")
+        chosen = ranked[0][0]
+    else:
+        wanted = name.zfill(6) if name.isdecimal() else name
+        chosen = next((path for path in found if path.name == wanted), None)
+    if chosen is None:
+        raise UserError(f"{origin.root} has no checkpoint {name}; there is {_there(found)}")
+    problem = damage(chosen)
+    if problem:
+        raise UserError(f"checkpoint {chosen.name} of {origin.root} is damaged: {problem}; choose another one")
+    return chosen
+
+
+def _there(found: Sequence[Path]) -> str:
+    return ", ".join(path.name for path in found) or "none"
 
 
 def refuse_meaningless(*, old: RunConfig, new: RunConfig, done: int) -> None:

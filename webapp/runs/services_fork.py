@@ -14,6 +14,7 @@ from trainer.rundir import RunDirectory
 from webapp.accounts.audit import record
 from webapp.accounts.models import User
 from webapp.runs import services
+from webapp.runs.checkpoint_files import resolve_name
 from webapp.runs.configuration import parse_config
 from webapp.runs.errors import ActRefused, RunNotFound
 from webapp.runs.models import Checkpoint, Run
@@ -58,6 +59,7 @@ def fork_run(
     parent = Run.objects.filter(pk=run_id).first()
     if parent is None:
         raise RunNotFound(f"there is no run {run_id}")
+    checkpoint = resolve_name(run=parent, name=checkpoint)
     refusal = why_not_forkable(run=parent, checkpoint=checkpoint, config=config)
     if refusal:
         raise ActRefused(refusal)

@@ -6,7 +6,7 @@ from django.conf import settings
 from django.urls import include, path
 
 from webapp.core.features import has_module
-from webapp.runs import views, views_compare, views_list, views_queue, views_run, views_system
+from webapp.runs import views, views_checkpoints, views_compare, views_list, views_queue, views_run, views_system
 
 app_name = "runs"
 
@@ -31,7 +31,8 @@ urlpatterns = [
     path("<int:run_id>/charts/", views_run.charts, name="charts"),
     path("<int:run_id>/series/", views_run.series, name="series"),
     path("<int:run_id>/series.csv", views_run.series_csv, name="series_csv"),
-    path("<int:run_id>/checkpoints/", views_run.checkpoints, name="checkpoints"),
+    path("<int:run_id>/checkpoints/", views_checkpoints.checkpoints, name="checkpoints"),
+    path("<int:run_id>/checkpoints/<str:name>/<slug:part>.tar", views_checkpoints.download, name="checkpoint_download"),
     path("<int:run_id>/config/", views_run.config, name="config"),
     path("<int:run_id>/config.json", views_run.config_json, name="config_json"),
     path("<int:run_id>/log/", views_run.log, name="log"),

@@ -17,6 +17,7 @@ from webapp.accounts.permissions import require_role
 from webapp.accounts.roles import Role
 from webapp.core.requests import signed_in_user
 from webapp.runs import services, services_shelf
+from webapp.runs.checkpoint_files import resolve_name
 from webapp.runs.configuration import PresetChoice, apply_overrides, parse_config, presets, why_not_startable
 from webapp.runs.errors import ActRefused, InvalidConfig
 from webapp.runs.estimate import Estimate, estimate_of
@@ -64,6 +65,8 @@ def run_new(request: HttpRequest) -> HttpResponse:
     choices = presets()
     checkpoint = data.get("checkpoint", "") if data.get("fork") else ""
     parent = _parent(data.get("fork", "") or data.get("clone", ""))
+    if parent and checkpoint:
+        checkpoint = resolve_name(run=parent, name=checkpoint)  # "best", "latest" or a number
     preset = _chosen_preset(choices, data.get("preset", ""))
     base = parse_config(parent.config) if parent else with_checkpoint_defaults(preset.config)
     # Settings may be in the address, such as ?corpus.source=; what they hold is judged as if it had been typed.

@@ -27,7 +27,6 @@ from webapp.runs.overview import attention_of, figures_of, stages_of
 from webapp.runs.page import run_context
 from webapp.runs.selectors import access_run
 from webapp.runs.series import MAX_NAMES, MAX_POINTS, metric_names, read_clock, read_series
-from webapp.runs.services_fork import checkpoints_on_disk
 from webapp.runs.storable import storable_text
 
 LATEST_ENVIRONMENTS = 8
@@ -165,19 +164,6 @@ def series_csv(request: HttpRequest, run_id: int) -> HttpResponse:
 def spreadsheet_cell(text: str) -> str:
     """Text that a spreadsheet will not take for a formula."""
     return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
-
-
-@require_role(Role.VIEWER)
-@require_safe
-def checkpoints(request: HttpRequest, run_id: int) -> HttpResponse:
-    """Checkpoints and attempts."""
-    run = access_run(run_id=run_id)
-    page = selectors.checkpoints_of(run=run, cursor=request.GET.get("after", ""))
-    context = run_context(
-        request, run, "checkpoints",
-        page=page, attempts=selectors.attempts_of(run=run), on_disk=checkpoints_on_disk(run=run),
-    )  # fmt: skip
-    return render(request, "runs/checkpoints.html", dict(context))
 
 
 @require_role(Role.VIEWER)

@@ -14,13 +14,13 @@ from tests.trainer.fakes import FakeEngines, fake_config
 from tests.trainer.tiny_model import tiny_model
 from trainer.__main__ import main
 from trainer.checkpoint import load
-from trainer.checkpoint_files import damage
+from trainer.checkpoint_files import damage, finished, read_marker, write_marker
 from trainer.config import LossConfig, OptimConfig, RunConfig
 from trainer.creation import forked_from, read_config
 from trainer.errors import UserError
 from trainer.eventlog import read_events
 from trainer.events import KINDS
-from trainer.fork import changes, fork
+from trainer.fork import changes, choose_checkpoint, fork
 from trainer.learn.engine import TrainRow
 from trainer.learn.plain import PlainLearner
 from trainer.presets import with_overrides
@@ -277,3 +277,31 @@ def test_the_plain_learner_takes_optimiser_settings_from_the_fork_and_moments_fr
     group = after.state()["optimizer"]["param_groups"][0]
     assert (group["lr"], group["betas"], group["weight_decay"]) == (0.02, (0.5, 0.6), 0.0)
     assert_equal_states(after.state()["optimizer"]["state"], before.state()["optimizer"]["state"])
+
+
+def _mark(run: RunDirectory, name: str, value: float | None) -> None:
+    marker = read_marker(run.checkpoints / name)
+    marker["best"] = {"metric": read_config(run).checkpoint.best_metric, "value": value}
+    write_marker(run.checkpoints / name, marker)
+
+
+def test_a_checkpoint_is_named_by_number_as_best_or_as_latest(source: RunDirectory) -> None:
+    metric = read_config(source).checkpoint.best_metric
+    before = {path.name: read_marker(path)["best"]["value"] for path in finished(source.checkpoints)}
+    try:
+        for name in before:
+            _mark(source, name, {"000002": 0.7, "000003": 0.9, "000004": 0.9}.get(name))
+        chosen = {
+            name: choose_checkpoint(source, name, best_metric=metric).name
+            for name in ("2", "000002", "best", "latest", "")
+        }
+        assert chosen == {"2": "000002", "000002": "000002", "best": "000004", "latest": "000006", "": "000006"}
+        for name in before:
+            _mark(source, name, None)
+        with pytest.raises(UserError, match="has a value of"):
+            choose_checkpoint(source, "best", best_metric=metric)
+        with pytest.raises(UserError, match="has no checkpoint 77; there is 000001"):
+            choose_checkpoint(source, "77", best_metric=metric)
+    finally:
+        for name, value in before.items():
+            _mark(source, name, value)
