@@ -107,6 +107,13 @@ def bench_pages(environment: Any) -> list[str]:
     pool, _ = Pool.objects.get_or_create(name="tanks", state="building", total=2, tested=1)
     pool.items.get_or_create(environment=environment, accepted=False, failed_stage="parse", reason="line 3")
     plays = [f"play/{pk}/" for pk in PlaySession.objects.filter(environment=environment).values_list("pk", flat=True)]
+    episode = environment.episodes.filter(seed=7).first() or environment.episodes.first()
+    over, _ = PlaySession.objects.get_or_create(
+        environment=environment, seed=episode.seed, state="over",
+        defaults={"max_turns": 8, "replies": [start, {"observation": "Right.", "reward": 1.0}], "actions": ["1"],
+                  "status": "won", "reward": 1.0},
+    )  # fmt: skip
+    plays.append(f"play/{over.pk}/beside/{episode.pk}/")
     base = f"environments/{environment.key}"
     lineage = [f"{base}/lineage/", f"{base}/diff/?to={environment.key}", "signals/", "rewards/", "ledger/"]
     pools = ["../../pools/", f"../../pools/{pool.pk}/"]
