@@ -12,7 +12,7 @@ NEEDS = {
             "runs_metrics", "runs_series", "runs_rollouts", "candidates_list", "candidates_read", "documents_list", "documents_read",
             "environments_list", "environments_read", "memory_list", "regret_list", "episodes_list", "episodes_transcript",
             "flag_kinds_list", "flags_list", "flags_read", "environments_flags", "pools_list", "pools_read", "pools_items",
-            "pools_download",
+            "pools_download", "alerts_list", "runs_alerts",
         ),
         "viewer",
     ),
@@ -26,25 +26,35 @@ NEEDS = {
     **dict.fromkeys(
         (
             "queue_move", "runs_create", "runs_dry_run", "runs_edit", "runs_act", "environments_judge", "flags_put_into_effect",
-            "flags_undo_effect",
+            "flags_undo_effect", "webhooks_list", "webhooks_create", "webhooks_deliveries", "webhooks_act", "webhooks_delete",
         ),
         "operator",
     ),
+    "audit_list": "admin",
 }  # fmt: skip
 #: Answers of operations that are refused for a reason other than the role: nothing waits, nothing is built, nothing is proposed.
 REFUSED = {
+    "webhooks_create": 409,
     "queue_move": 409,
     "pools_act": 409,
     "flags_put_into_effect": 409,
     "flags_undo_effect": 409,
     "pools_download": 404,
 }
-CREATED = {"runs_create": 201, "flags_place": 201, "pools_create": 201, "environments_judge": 202, "pools_delete": 204}
+CREATED = {
+    "runs_create": 201,
+    "flags_place": 201,
+    "pools_create": 201,
+    "environments_judge": 202,
+    "pools_delete": 204,
+    "webhooks_delete": 204,
+}
 
 
 def things_of(run: Any) -> dict[str, Any]:
     """A flag, a pool and a queue beside what the run recorded."""
     from webapp.accounts.models import User
+    from webapp.alerts.models import Webhook
     from webapp.pools.models import Pool
     from webapp.review.models import Flag, FlagKind, Queue
 
@@ -55,7 +65,8 @@ def things_of(run: Any) -> dict[str, Any]:
     )
     pool, _ = Pool.objects.get_or_create(name="tanks")
     queue, _ = Queue.objects.get_or_create(name="suspicious", run=run)
-    return {"environment": environment, "flag": flag, "pool": pool, "queue": queue}
+    webhook, _ = Webhook.objects.get_or_create(name="chat", url="https://chat.example.org/hook")
+    return {"webhook": webhook, "environment": environment, "flag": flag, "pool": pool, "queue": queue}
 
 
 def operation(name: str, run: Any) -> tuple[str, str, Any]:
@@ -63,10 +74,19 @@ def operation(name: str, run: Any) -> tuple[str, str, Any]:
     things = things_of(run)
     key, base = things["environment"].key, f"/api/v1/runs/{run.pk}"
     flag, pool, queue = (f"/api/v1/{kind}s/{things[kind].pk}" for kind in ("flag", "pool", "queue"))
+    webhook = f"/api/v1/webhooks/{things['webhook'].pk}"
     queue = queue.replace("/queues/", "/review-queues/")
     plan = {"preset": "demo", "overrides": {"schedule.rollouts": 3}}
     table: dict[str, tuple[str, str, Any]] = {
         "me": ("get", "/api/v1/me/", None),
+        "audit_list": ("get", "/api/v1/audit/", None),
+        "alerts_list": ("get", "/api/v1/alerts/", None),
+        "runs_alerts": ("get", f"{base}/alerts/", None),
+        "webhooks_list": ("get", "/api/v1/webhooks/", None),
+        "webhooks_create": ("post", "/api/v1/webhooks/", {"name": "x", "url": "http://169.254.169.254/"}),
+        "webhooks_deliveries": ("get", f"{webhook}/deliveries/", None),
+        "webhooks_act": ("post", f"{webhook}/acts/enable/", None),
+        "webhooks_delete": ("delete", f"{webhook}/", None),
         "presets_list": ("get", "/api/v1/presets/", None),
         "queue_read": ("get", "/api/v1/queue/", None),
         "queue_move": ("post", f"/api/v1/queue/{run.pk}/move/", {"to": "first"}),

@@ -29,6 +29,28 @@ def review_addresses() -> list[str]:
     return ["/review/", "/review/flags/", "/review/kinds/", "/review/kinds/new/"]
 
 
+def alert_addresses() -> list[str]:
+    """Alerts, and a webhook with deliveries in each state."""
+    from django.utils import timezone
+
+    from webapp.alerts.models import Alert, Delivery, Webhook
+    from webapp.runs.models import Run
+
+    run = Run.objects.first()
+    webhook, made = Webhook.objects.get_or_create(
+        name="chat", defaults={"url": "https://chat.example.org/hook", "disabled_at": timezone.now()}
+    )
+    if made and run is not None:
+        common = {"run": run, "attempt": 1, "at": timezone.now(), "message": "No unhinted episode was won."}
+        alert = Alert.objects.create(kind="never_won", rollout=1, last_rollout=2, **common)
+        Alert.objects.create(kind="run_completed", **common)
+        Run.objects.filter(pk=run.pk).update(alerts=2)
+        for state, one in (("waiting", alert), ("delivered", None), ("failed", None)):
+            Delivery.objects.create(webhook=webhook, alert=one, state=state, tries=1, next_at=timezone.now(), body="{}")
+    inside = f"/runs/{run.pk}/alerts/" if run is not None else "/runs/"
+    return ["/alerts/", "/alerts/webhooks/", f"/alerts/webhooks/{webhook.pk}/", inside]
+
+
 def account_addresses() -> list[str]:
     from webapp.accounts.models import User
     from webapp.accounts.services_tokens import create_token
@@ -36,7 +58,7 @@ def account_addresses() -> list[str]:
     admin = User.objects.get(username="admin")
     if not admin.api_tokens.exists():
         create_token(actor=admin, name="nightly", scope="read", days=30)
-    return ["/accounts/tokens/", "/accounts/profile/", "/api/docs/"]
+    return ["/accounts/tokens/", "/accounts/profile/", "/api/docs/", *alert_addresses()]
 
 
 def addresses(run: Any) -> list[str]:

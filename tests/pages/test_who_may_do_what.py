@@ -15,7 +15,7 @@ READ = (
     "log_file", "environments", "environment", "environment_code", "candidates", "candidate", "memory", "corpus", "document", "regret",
     "regret_series", "episodes", "episode", "episode_turns", "episode_raw", "pair", "episode_tokens", "beside",
     "play_new", "gate_runs", "play", "play_board",
-    "variant", "lineage", "environment_diff", "signals", "rewards", "ledger",
+    "variant", "lineage", "environment_diff", "signals", "rewards", "ledger", "alerts",
 )  # fmt: skip
 ACT = (("act", "stop"), ("act", "pause"), ("act", "checkpoint"), ("environment_judge", "quarantine"), ("edit", ""))
 REVIEW = ("play_act", "gates_rerun", "variant_new")  # and POST of play_new

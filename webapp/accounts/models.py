@@ -81,8 +81,8 @@ class ApiToken(models.Model):
 
         READ = "read", "reads runs, environments, episodes, flags and pools, changes nothing"
         REVIEW = "review", "also flags, and fills and builds pools"
-        CONTROL = "control", "also creates, starts, pauses, stops, clones and forks runs"
-        ADMIN = "admin", "also manages webhooks"
+        CONTROL = "control", "also creates, starts, pauses, stops, clones and forks runs, and manages webhooks"
+        ADMIN = "admin", "also reads the audit log"
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="api_tokens")
     name = models.CharField(max_length=80)

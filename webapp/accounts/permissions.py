@@ -89,6 +89,13 @@ class IsOnlyReviewer(_HasRole):
     write = Role.REVIEWER
 
 
+class IsOperator(_HasRole):
+    """API: operators read and write."""
+
+    read = Role.OPERATOR
+    write = Role.OPERATOR
+
+
 class IsAdmin(_HasRole):
     """API: admins only."""
 

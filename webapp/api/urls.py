@@ -13,6 +13,7 @@ app_name = "api"
 urlpatterns = [
     path("docs/", docs.documentation, name="docs"),
     path("v1/schema/", docs.Schema.as_view(), name="schema"),
+    path("v1/audit/", views.Audit.as_view(), name="audit"),
     path("v1/me/", views.Me.as_view(), name="me"),
     *(
         path("v1/", include(f"webapp.{name}.urls_api"))

@@ -14,8 +14,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from webapp.accounts.models import ApiToken, User
-from webapp.core.pagination import MAX_PAGE_ROWS, Page
+from webapp.accounts.models import ApiToken, AuditEntry, User
+from webapp.accounts.permissions import IsAdmin
+from webapp.accounts.selectors import audit_entries
+from webapp.core.pagination import MAX_PAGE_ROWS, Page, keyset_page
 
 DEFAULT_ROWS = 50
 ViewT = TypeVar("ViewT", bound=Callable[..., Any])
@@ -135,3 +137,23 @@ class Me(ApiView):
             "expires_at": token and token.expires_at,
         }  # fmt: skip
         return Response(MeSerializer(body).data)
+
+
+class AuditEntrySerializer(serializers.ModelSerializer[AuditEntry]):
+    """Something a person did; ``detail`` names the token when a program did it for them."""
+
+    class Meta:
+        model = AuditEntry
+        fields = ("id", "at", "actor_name", "action", "object_type", "object_id", "object_label", "detail")
+
+
+class Audit(ApiView):
+    """The audit log."""
+
+    permission_classes = [IsAdmin]  # noqa: RUF012 - DRF's own shape
+
+    @lists("audit_list", AuditEntrySerializer)
+    def get(self, request: Request) -> Response:
+        """What people did, newest first."""
+        page = keyset_page(audit_entries(), order=("-at", "-id"), **paging(request))
+        return page_response(request, page, AuditEntrySerializer(page.rows, many=True).data)

@@ -13,7 +13,7 @@ from typing import Any
 from django.db import DatabaseError, transaction
 
 from trainer.rundir import RunDirectory
-from webapp.runs import journal
+from webapp.runs import journal, watchers
 from webapp.runs.copying import insert_events
 from webapp.runs.eventlog import Batch, Line, Position, read_batch
 from webapp.runs.models import Attempt, Event, Run
@@ -107,6 +107,7 @@ def _store(run_id: int, number: int, start: Position, batch: Batch) -> None:
     for cursor, event in enumerate(events, start=first):
         event.cursor = cursor
     insert_events(events)
+    watchers.tell_events(run_id, number, events)
     run.last_event_at = max((line.at for line in batch.lines), default=run.last_event_at)
     run.gap = run.gap or bool(batch.gaps)
     run.save(update_fields=["attempt", "last_event_at", "gap", *RUN_FIELDS])

@@ -18,7 +18,7 @@ from django.utils import timezone
 from redis.exceptions import RedisError
 
 from webapp.accounts.models import User
-from webapp.runs import states
+from webapp.runs import states, watchers
 from webapp.runs.errors import RunNotFound
 from webapp.runs.models import Event, Run, RunTransition
 from webapp.runs.storable import storable, storable_text
@@ -101,6 +101,7 @@ def move(
     RunTransition.objects.create(run_id=run_id, source=found, target=target, by=by, why=why, at=at)
     payload = {"from": found, "to": target, "by": by.get_username() if by else None, "why": why}
     append(run_id=run_id, kind="status", payload=payload, at=at)
+    watchers.tell_status(run_id, target, why)
     return True
 
 

@@ -51,6 +51,7 @@ class Run(models.Model):
     failure_owner = models.TextField(blank=True, default="")
     failure_message = models.TextField(blank=True, default="")
     warnings = models.IntegerField(default=0)
+    alerts = models.IntegerField(default=0, db_default=0)  # how many the feature of that name has listed
     gap = models.BooleanField(default=False)  # the event log has a hole: what is shown is not everything
 
     # Held by the supervisor.

@@ -24,6 +24,7 @@ TABS = (
     ("episodes", "Episodes", "runs:episodes"),
     ("checkpoints", "Checkpoints", "runs:checkpoints"),
     ("config", "Config", "runs:config"),
+    ("alerts", "Alerts", "runs:alerts"),
     ("log", "Log", "runs:log"),
     ("system", "System", "runs:system"),
 )

@@ -3,7 +3,7 @@
 Variables: DATABASE_URL, REDIS_URL, SPADEWORK_SECRET_KEY_FILE or SPADEWORK_SECRET_KEY, SPADEWORK_PUBLIC_URL, SPADEWORK_EXTRA_ORIGINS,
 SPADEWORK_HTTPS, SPADEWORK_TRUSTED_PROXIES, SPADEWORK_IMPORT_ROOT, SPADEWORK_DEBUG, SPADEWORK_HOME, SPADEWORK_STATIC_ROOT,
 SPADEWORK_STATIC_MANIFEST, SPADEWORK_DB_POOL, SPADEWORK_LOG_LEVEL, SPADEWORK_RESTORE_DAYS, SPADEWORK_API_RATE, SPADEWORK_UPLOAD_MB,
-SPADEWORK_CORPORA_ROOT, SPADEWORK_CORPUS_CHECK_S.
+SPADEWORK_CORPORA_ROOT, SPADEWORK_CORPUS_CHECK_S, SPADEWORK_WEBHOOK_PRIVATE.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ CELERY_TIMEZONE = "UTC"
 # What a lost message or a dead worker left behind is found by these. A feature whose folder is gone has none.
 CELERY_BEAT_SCHEDULE = {
     f"{name}-sweep": {"task": f"webapp.{name}.tasks.sweep", "schedule": 10.0, "options": {"expires": 10.0}}
-    for name in ("environments", "pools", "corpora", "keeping")
+    for name in ("environments", "pools", "corpora", "keeping", "alerts")
     if name in SPADEWORK_FEATURES
 }
 if "keeping" in SPADEWORK_FEATURES:
@@ -247,6 +247,9 @@ SPADEWORK_RESTORE_DAYS = envint("SPADEWORK_RESTORE_DAYS", default=30, minimum=1,
 SPADEWORK_UPLOAD_BYTES = 1024**2 * envint("SPADEWORK_UPLOAD_MB", default=1024, minimum=1, maximum=1_000_000)
 SPADEWORK_CORPORA_ROOT = str(envpath("SPADEWORK_CORPORA_ROOT", default=Path())).removeprefix(".")
 SPADEWORK_CORPUS_CHECK_S = envint("SPADEWORK_CORPUS_CHECK_S", default=900, minimum=1, maximum=86_400)
+
+# Whether webhooks may lead to private networks and to this machine.
+SPADEWORK_WEBHOOK_PRIVATE = envbool("SPADEWORK_WEBHOOK_PRIVATE", default=False)
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
