@@ -2,8 +2,8 @@
 (function () {
   "use strict";
   const SVG = "http://www.w3.org/2000/svg";
-  const [WIDTH, LINE, PAD] = [196, 15, 8];
-  const KIND_CHARACTERS = 30;
+  const [WIDTH, LINE, PAD] = [172, 15, 8];
+  const [KIND_CHARACTERS, TITLE_CHARACTERS, DETAIL_CHARACTERS] = [28, 24, 29];
   const ZOOM = 1.25;
   const MOST_ZOOM = 2;
 
@@ -14,13 +14,15 @@
     return element;
   }
 
+  const short = (text, characters) => (text.length > characters ? `${text.slice(0, characters - 1)}…` : text);
+
   // Two lines of at most so many characters, broken between words.
   function lines(text, characters) {
     if (text.length <= characters) return text ? [text] : [];
     const at = text.lastIndexOf(" ", characters);
     const cut = at > characters / 2 ? at : characters;
     const rest = text.slice(cut).trim();
-    return [text.slice(0, cut), rest.length > characters ? `${rest.slice(0, characters - 1)}…` : rest];
+    return [text.slice(0, cut), short(rest, characters)];
   }
 
   class GraphView {
@@ -36,10 +38,10 @@
 
     lay() {
       const graph = new dagre.graphlib.Graph({ multigraph: false });
-      graph.setGraph({ rankdir: "LR", nodesep: 14, ranksep: 46, marginx: 12, marginy: 12 });
+      graph.setGraph({ rankdir: "LR", nodesep: 12, ranksep: 30, marginx: 12, marginy: 12 });
       graph.setDefaultEdgeLabel(() => ({}));
       for (const node of this.data.nodes) {
-        node.rows = lines(node.detail, 32);
+        node.rows = lines(node.detail, DETAIL_CHARACTERS);
         graph.setNode(node.id, { width: WIDTH, height: 2 * PAD + LINE * (2 + node.rows.length) });
       }
       for (const edge of this.data.edges) graph.setEdge(edge.from, edge.to, { width: edge.word.length * 6, height: edge.word ? 12 : 0, labelpos: "c" });
@@ -84,8 +86,8 @@
       outer.append(
         svg("title", {}, said),
         svg("rect", { x: left, y: top, width, height, rx: 5 }),
-        svg("text", { x: left + PAD, y: top + PAD + 10, class: "graph-kind" }, node.kind.slice(0, KIND_CHARACTERS)),
-        svg("text", { x: left + PAD, y: top + PAD + LINE + 11, class: "graph-title" }, lines(node.title, 30)[0] || ""),
+        svg("text", { x: left + PAD, y: top + PAD + 10, class: "graph-kind" }, short(node.kind, KIND_CHARACTERS)),
+        svg("text", { x: left + PAD, y: top + PAD + LINE + 11, class: "graph-title" }, short(node.title, TITLE_CHARACTERS)),
         ...node.rows.map((row, index) => svg("text", { x: left + PAD, y: top + PAD + LINE * (index + 2) + 10, class: "graph-detail" }, row)),
       );
       return outer;

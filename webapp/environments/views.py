@@ -66,7 +66,7 @@ def environment_list(request: HttpRequest, run_id: int) -> HttpResponse:
     menus = [
         FilterMenu(name="skill", label="skill", values=selectors.skills_of(run=run)),
         FilterMenu(name="state", label="state", values=STATES),
-        FilterMenu(name="flag", label="flag", values=list(FLAGS), words=FLAGS),
+        FilterMenu(name="flag", label="signal", values=list(FLAGS), words=FLAGS),
         FilterMenu(
             name="rollout", label="rollout", values=[str(rollout) for rollout in selectors.set_rollouts(run=run)[:60]]
         ),
