@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from playwright.sync_api import expect
@@ -36,14 +37,13 @@ def test_an_upload_becomes_a_choice_of_the_start_form(page: Any, worker: Any, pa
 
 def asked_source(page: Any) -> Any:
     """What the address asked the form to hold."""
-    from urllib.parse import parse_qs, urlsplit
-
     return parse_qs(urlsplit(page.url).query)["corpus.source"][0]
 
 
 def test_a_refused_upload_says_why_and_leaves_nothing(page: Any, live_site: str, patience: int, settings: Any) -> None:
     from webapp.corpora.models import Corpus
 
+    page.expected_statuses = {422}
     page.goto("/corpora/new/")
     page.get_by_label("Files").set_input_files(
         {"name": "c.zip", "mimeType": "application/zip", "buffer": b"PK\x03\x04"}
