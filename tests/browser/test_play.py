@@ -46,7 +46,10 @@ def test_a_person_plays_by_keyboard_wins_and_sees_the_agents_play(
     expect(page.locator(".play-over")).to_contain_text("reward 1")
     assert page.evaluate("() => window.neverReloaded === true")
     expect(page.locator(".agent-plays li").first).to_contain_text("unhinted")
-    page.locator(".agent-plays a").first.click()
+    page.get_by_role("link", name="beside yours").first.click()
+    page.wait_for_url(f"**/beside/{episode.pk}/")
+    page.go_back()
+    page.locator(f'.agent-plays a[href$="/episodes/{episode.pk}/"]').click()
     page.wait_for_url(f"**/episodes/{episode.pk}/")
 
 
