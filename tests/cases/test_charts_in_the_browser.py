@@ -56,7 +56,8 @@ def test_case_01_a_hundred_metrics_of_four_hundred_thousand_points_paint_at_once
     paints = []
     for _ in range(3):  # the best of three: the machine may be busy with something else
         page.goto(f"{run.url}charts/?metric=wide")
-        page.wait_for_function("() => document.querySelector('[data-chart=\"wide/000\"]').dataset.points > 1000")
+        # Thinned to twice the width of the plot.
+        page.wait_for_function("() => document.querySelector('[data-chart=\"wide/000\"]').dataset.points >= 700")
         paints.append(page.evaluate("() => performance.getEntriesByName('first-contentful-paint')[0].startTime / 1000"))
     assert min(paints) < FIRST_PAINT_S, paints
     assert page.locator("[data-chart]").count() < 60  # the others come when they are scrolled to
