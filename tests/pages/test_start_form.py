@@ -15,6 +15,9 @@ from trainer.presets import load_preset
 from webapp.runs.errors import Problem
 from webapp.runs.forms import NOT_ASKED, SettingsForm, sections, setting_text, setting_value, specs
 
+# The form offers the corpora of the database.
+pytestmark = pytest.mark.django_db
+
 
 def leaves(model: Any, prefix: str = "") -> set[str]:
     found: set[str] = set()
