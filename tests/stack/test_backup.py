@@ -159,7 +159,9 @@ def test_everything_comes_back_in_a_fresh_home_and_runs_at_work_can_be_resumed(
     after = tables(new_home)
     assert set(after) == set(before)
     for name, rows in before.items():
-        if name not in WRITTEN_TO:
+        if name == "alerts_alert":  # the restore says which runs it ended
+            assert set(rows) <= set(after[name])
+        elif name not in WRITTEN_TO:
             assert after[name] == rows, name
     assert manifest.left_out == [str(old_home.root / "corpora" / "link")]
     old_files, new_files = files(old_home), files(new_home)
