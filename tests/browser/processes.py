@@ -20,7 +20,7 @@ START_LIMIT_S = 180.0
 
 @contextmanager
 def running_worker(environment: Mapping[str, str], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A worker on both queues; when the block ends, it and whatever it started are gone. Raises RuntimeError with its log."""
+    """A worker on all queues; when the block ends, it and whatever it started are gone. Raises RuntimeError with its log."""
     ready, log = folder / "worker-ready", folder / "worker.log"
     command = [
         sys.executable,
@@ -31,9 +31,9 @@ def running_worker(environment: Mapping[str, str], folder: Path) -> Iterator[sub
         "webapp.celery",
         "worker",
         "-Q",
-        "gpu,default",
+        "gpu,default,try",
         "-c",
-        "2",
+        "3",
     ]
     with log.open("wb") as output:
         worker = subprocess.Popen(
