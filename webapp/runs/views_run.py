@@ -16,6 +16,7 @@ from django.views.decorators.http import require_safe
 
 from webapp.accounts.permissions import require_role
 from webapp.accounts.roles import Role
+from webapp.core.shared import Shared
 from webapp.environments.selectors import newest_environments
 from webapp.runs import selectors
 from webapp.runs.chartlist import OVERVIEW_CHARTS, ChartGroup, Piece, charts_of, first_pieces, matching, piece_of
@@ -30,6 +31,7 @@ from webapp.runs.series import MAX_NAMES, MAX_POINTS, metric_names, read_clock, 
 from webapp.runs.storable import storable_text
 
 LATEST_ENVIRONMENTS = 8
+_LATEST: Shared[bytes] = Shared(keep=64)
 
 
 @require_role(Role.VIEWER)
@@ -66,8 +68,13 @@ def progress(request: HttpRequest, run_id: int) -> HttpResponse:
 @require_role(Role.VIEWER)
 @require_safe
 def latest(request: HttpRequest, run_id: int) -> HttpResponse:
-    """Latest environments and the attention panel, for live updates."""
+    """Latest environments and the attention panel, for live updates: every open page asks for them at the same moment."""
     run = access_run(run_id=run_id)
+    return HttpResponse(_LATEST.get((run.pk, run.created_at, run.last_cursor), lambda: _latest(request, run)))
+
+
+def _latest(request: HttpRequest, run: Run) -> bytes:
+    """The same for every viewer, and made from what the run's cursor counts."""
     context = {
         "run": run,
         "listed": newest_environments(run=run, limit=LATEST_ENVIRONMENTS),
@@ -75,7 +82,7 @@ def latest(request: HttpRequest, run_id: int) -> HttpResponse:
         "warnings": selectors.warnings_of(run=run, limit=5),
         "commands": selectors.commands_of(run=run, limit=5),
     }
-    return render(request, "runs/_latest.html", context)
+    return render(request, "runs/_latest.html", context).content
 
 
 @require_role(Role.VIEWER)
