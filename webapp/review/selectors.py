@@ -161,6 +161,11 @@ def withheld(*, environments: QuerySet[Environment]) -> QuerySet[Environment]:
     return environments.filter(pk__in=held)
 
 
+def flagged_environments() -> QuerySet[Flag, int]:
+    """Ids of environments that somebody flagged, in whole or in part, withdrawn or not."""
+    return Flag.objects.values_list("environment", flat=True)
+
+
 def place_of(flag: Flag) -> Place:
     """Where to look, as precise as the flag says. Needs ``environment`` loaded."""
     environment = flag.environment

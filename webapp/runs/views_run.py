@@ -226,8 +226,13 @@ def config_json(request: HttpRequest, run_id: int) -> HttpResponse:
 def log(request: HttpRequest, run_id: int) -> HttpResponse:
     """The end of what the trainer printed; htmx asks again while the run is active."""
     run = access_run(run_id=run_id)
-    context = dict(run_context(request, run, "log", tail=read_tail(run=run)))
+    context = dict(run_context(request, run, "log", tail=read_tail(run=run), log_removed=_log_removed(run)))
     return render(request, "runs/_log.html" if request.headers.get("HX-Request") else "runs/log.html", context)
+
+
+def _log_removed(run: Run) -> str:
+    at = run.log_removed_at
+    return f"On {at:%-d %B %Y}, for good. The state of the run, its events and its charts are all here." if at else ""
 
 
 @require_role(Role.VIEWER)
@@ -237,7 +242,11 @@ def log_file(request: HttpRequest, run_id: int) -> FileResponse:
     run = access_run(run_id=run_id)
     path = log_path(run)
     if path is None:
-        raise Http404("This run has printed nothing yet.")
+        raise Http404(
+            f"The log of this run was removed by retention on {run.log_removed_at:%Y-%m-%d}."
+            if run.log_removed_at
+            else "This run has printed nothing yet."
+        )
     return FileResponse(
         path.open("rb"), as_attachment=True, filename=f"run-{run.pk}-log.txt", content_type="text/plain; charset=utf-8"
     )
