@@ -90,7 +90,14 @@ def test_taking_a_log_in_again_alerts_nothing_twice(
     assert run.alerts == 2
 
 
-def test_a_resumed_attempt_alerts_for_itself(run: Any, writer: EventWriter, ingest: Callable[[], int]) -> None:
+def current(run: Any) -> list[tuple[str, int, int, int]]:
+    rows = run.alert_rows.filter(superseded=False).order_by("id")
+    return list(rows.values_list("kind", "attempt", "rollout", "last_rollout"))
+
+
+def test_a_resumed_attempt_alerts_for_itself_and_leaves_the_older_one_behind(
+    run: Any, writer: EventWriter, ingest: Callable[[], int]
+) -> None:
     writer.start()
     rollout(writer, 0, **{"win_rate/unhinted": 1.0})
     second = EventWriter(writer.directory.root, attempt=2)
@@ -98,6 +105,76 @@ def test_a_resumed_attempt_alerts_for_itself(run: Any, writer: EventWriter, inge
     rollout(second, 0, **{"win_rate/unhinted": 1.0})
     ingest()
     assert found(run) == [("always_won", 1, 0, 0), ("always_won", 2, 0, 0)]
+    assert current(run) == [("always_won", 2, 0, 0)]
+    run.refresh_from_db()
+    assert run.alerts == 1
+
+
+def resumed_at_two(run: Any, writer: EventWriter, ingest: Callable[[], int]) -> None:
+    """Attempt 1: nothing won in 1 to 3, a value not finite in 0, a skipped update in 3, lost. Attempt 2 starts at 2 and wins."""
+    from webapp.runs import journal
+    from webapp.runs.models import Run
+
+    writer.start()
+    rollout(writer, 0, **{"loss/total": None, "not_finite": {"loss/total": "nan"}})
+    for number in (1, 2, 3):
+        rollout(writer, number, **{"win_rate/unhinted": 0.0, "optim/skipped": float(number == 3)})
+    ingest()
+    Run.objects.filter(pk=run.pk).update(status="running")
+    journal.move(run_id=run.pk, target="lost", why="no sign of life")
+    run.refresh_from_db()
+    assert run.alerts == 4
+    Run.objects.filter(pk=run.pk).update(status="starting", attempt=2)
+    second = EventWriter(writer.directory.root, attempt=2)
+    second.start(start_rollout=2)
+    rollout(second, 2)
+    ingest()
+    run.refresh_from_db()
+
+
+def test_what_a_resume_left_behind_is_marked_and_not_counted(
+    run: Any, writer: EventWriter, ingest: Callable[[], int], webhook: Any
+) -> None:
+    resumed_at_two(run, writer, ingest)
+    assert current(run) == [("not_finite", 1, 0, 0), ("never_won", 1, 1, 1)]  # the part of it that holds
+    left = run.alert_rows.filter(superseded=True).order_by("kind")
+    assert list(left.values_list("kind", "rollout", "last_rollout")) == [
+        ("never_won", 2, 3), ("run_lost", -1, -1), ("update_skipped", 3, 3),
+    ]  # fmt: skip
+    assert run.alerts == 2
+    assert webhook.deliveries.count() == 4  # cutting one in two sends nothing
+
+
+def test_taking_in_again_marks_the_same(run: Any, writer: EventWriter, ingest: Callable[[], int]) -> None:
+    resumed_at_two(run, writer, ingest)
+    before, held = found(run), current(run)
+    Event.objects.filter(run=run).delete()
+    run.metricpoints.all().delete()
+    Attempt.objects.filter(run=run).update(ingest_file="", ingest_offset=0, ingest_seq=0)
+    assert ingest() > 0
+    assert (found(run), current(run)) == (before, held)
+    run.refresh_from_db()
+    assert run.alerts == 2
+
+
+def test_pages_and_api_show_earlier_attempts_apart(
+    run: Any, writer: EventWriter, ingest: Callable[[], int], viewer: Client
+) -> None:
+    resumed_at_two(run, writer, ingest)
+    assert "2 alerts" in viewer.get("/runs/").content.decode()
+    overview = viewer.get(f"/runs/{run.pk}/").content.decode()
+    assert "all 2" in overview
+    assert "no sign of life" not in overview.split('id="alerts-title"')[1].split("</section>")[0]
+    for address in ("/alerts/", f"/runs/{run.pk}/alerts/"):
+        rows = viewer.get(address).content.decode().split("<tbody>")[1].split("<tr")[1:]
+        assert ["superseded" in row for row in rows] == ["earlier</span>" in row for row in rows]
+        assert sum("superseded" in row for row in rows) == 3
+        earlier = viewer.get(f"{address}?attempts=earlier").content.decode()
+        assert "no sign of life" in earlier
+        assert "loss/total is nan" not in earlier
+    body = viewer.get(f"/api/v1/runs/{run.pk}/alerts/?attempts=current").json()["results"]
+    assert [(one["kind"], one["superseded"]) for one in body] == [("never_won", False), ("not_finite", False)]
+    assert len(viewer.get("/api/v1/alerts/?attempts=earlier&kind=run_lost").json()["results"]) == 1
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.http import Http404
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -22,28 +24,34 @@ from webapp.alerts.views import ACTS
 from webapp.api.views import ApiView, actor_of, answers, lists, page_response, paging, sent
 from webapp.runs.selectors import access_run
 
-_KIND = {"kind": f"{', '.join(Kind.values)}."}
+_FILTERS = {
+    "kind": f"{', '.join(Kind.values)}.",
+    "attempts": "current: what holds; earlier: of earlier attempts that a resume left behind. Both by default.",
+}
 _ACTS = {name: act for name, act in ACTS.items() if name != "delete"}
+
+
+def _chosen(request: Request) -> dict[str, Any]:
+    return {name: request.query_params.get(name, "") for name in _FILTERS}
 
 
 class Alerts(ApiView):
     """Alerts of all runs."""
 
-    @lists("alerts_list", AlertSerializer, filters=_KIND)
+    @lists("alerts_list", AlertSerializer, filters=_FILTERS)
     def get(self, request: Request) -> Response:
         """Newest first."""
-        page = selectors.list_alerts(kind=request.query_params.get("kind", ""), **paging(request))
+        page = selectors.list_alerts(**_chosen(request), **paging(request))
         return page_response(request, page, AlertSerializer(page.rows, many=True).data)
 
 
 class RunAlerts(ApiView):
     """Alerts of a run."""
 
-    @lists("runs_alerts", AlertSerializer, filters=_KIND)
+    @lists("runs_alerts", AlertSerializer, filters=_FILTERS)
     def get(self, request: Request, run_id: int) -> Response:
         """Newest first."""
-        run, kind = access_run(run_id=run_id), request.query_params.get("kind", "")
-        page = selectors.list_alerts(run=run, kind=kind, **paging(request))
+        page = selectors.list_alerts(run=access_run(run_id=run_id), **_chosen(request), **paging(request))
         return page_response(request, page, AlertSerializer(page.rows, many=True).data)
 
 

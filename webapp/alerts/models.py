@@ -33,6 +33,8 @@ class Alert(models.Model):
     last_rollout = models.IntegerField(default=-1)
     message = models.TextField()
     at = models.DateTimeField()  # when it happened, not when it was taken in
+    # Of an attempt that a resume left behind, from where it was resumed on; listed, and not counted in Run.alerts.
+    superseded = models.BooleanField(default=False, db_default=False)
 
     class Meta:
         constraints = (models.UniqueConstraint(fields=["run", "attempt", "kind", "rollout"], name="alert_once"),)

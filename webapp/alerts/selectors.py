@@ -13,20 +13,26 @@ from webapp.core.pagination import Page, keyset_page
 from webapp.runs.models import Run
 
 PAGE_ROWS = 50
+#: Of what holds, or of earlier attempts that a resume left behind.
+ATTEMPTS = ("current", "earlier")
 
 
-def list_alerts(*, run: Run | None = None, kind: str = "", cursor: str = "", size: int = PAGE_ROWS) -> Page[Alert]:
-    """Newest first, of one run or of all that are not deleted. Raises BadRequest for a damaged cursor."""
+def list_alerts(
+    *, run: Run | None = None, kind: str = "", attempts: str = "", cursor: str = "", size: int = PAGE_ROWS
+) -> Page[Alert]:
+    """Newest first, of one run or of all that are not deleted; ``attempts``: one of ATTEMPTS, else all. Raises BadRequest."""
     rows = Alert.objects.select_related("run")
     rows = rows.filter(run__deleted_at=None) if run is None else rows.filter(run=run)
     if kind:
         rows = rows.filter(kind=kind)
+    if attempts in ATTEMPTS:
+        rows = rows.filter(superseded=attempts == "earlier")
     return keyset_page(rows, order=("-id",), cursor=cursor, size=size)
 
 
 def newest_alerts(*, run: Run, limit: int) -> list[Alert]:
-    """The newest alerts of a run."""
-    return list(Alert.objects.filter(run=run).order_by("-id")[:limit])
+    """The newest alerts of a run that no resume left behind."""
+    return list(Alert.objects.filter(run=run, superseded=False).order_by("-id")[:limit])
 
 
 def list_webhooks() -> list[Webhook]:

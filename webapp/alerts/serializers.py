@@ -10,11 +10,14 @@ from webapp.alerts.models import Alert, Delivery, Kind, Webhook
 
 
 class AlertSerializer(serializers.ModelSerializer[Alert]):
-    """Something to look at; one that goes on is one alert from ``rollout`` to ``last_rollout`` (-1: the run as a whole)."""
+    """Something to look at; one that goes on is one alert from ``rollout`` to ``last_rollout`` (-1: the run as a whole).
+
+    ``superseded``: of an earlier attempt, in what a resume left behind, or how that attempt ended.
+    """
 
     class Meta:
         model = Alert
-        fields = ("id", "run", "kind", "attempt", "rollout", "last_rollout", "message", "at")
+        fields = ("id", "run", "kind", "attempt", "rollout", "last_rollout", "message", "at", "superseded")
 
 
 class WebhookSerializer(serializers.ModelSerializer[Webhook]):

@@ -33,15 +33,26 @@ _DONE = {"test": "A test is on its way; its outcome is listed below.", "delete":
 
 def _menus(request: HttpRequest) -> dict[str, Any]:
     words = dict(Kind.choices)
-    menu = FilterMenu(name="kind", label="kind", values=Kind.values, words=words)
-    return {"menus": [menu.bound(request.GET)], "chips": chosen_chips(request.GET, ("kind",), words)}
+    menus = (
+        FilterMenu(name="kind", label="kind", values=Kind.values, words=words),
+        FilterMenu(name="attempts", label="attempts", values=selectors.ATTEMPTS),
+    )
+    return {
+        "menus": [menu.bound(request.GET) for menu in menus], "chips": chosen_chips(request.GET, ("kind", "attempts"), words)
+    }  # fmt: skip
+
+
+def _chosen(request: HttpRequest) -> dict[str, Any]:
+    return {
+        "kind": request.GET.get("kind", ""), "attempts": request.GET.get("attempts", ""), "cursor": request.GET.get("after", "")
+    }  # fmt: skip
 
 
 @require_role(Role.VIEWER)
 @require_safe
 def alert_list(request: HttpRequest) -> HttpResponse:
     """Alerts of all runs, newest first."""
-    page = selectors.list_alerts(kind=request.GET.get("kind", ""), cursor=request.GET.get("after", ""))
+    page = selectors.list_alerts(**_chosen(request))
     return render(request, "alerts/list.html", {"page": page, **_menus(request)})
 
 
@@ -50,7 +61,7 @@ def alert_list(request: HttpRequest) -> HttpResponse:
 def run_alerts(request: HttpRequest, run_id: int) -> HttpResponse:
     """Alerts of one run, newest first."""
     run = access_run(run_id=run_id)
-    page = selectors.list_alerts(run=run, kind=request.GET.get("kind", ""), cursor=request.GET.get("after", ""))
+    page = selectors.list_alerts(run=run, **_chosen(request))
     return render(request, "alerts/run.html", dict(run_context(request, run, "alerts", page=page, **_menus(request))))
 
 
