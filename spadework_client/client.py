@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import os
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from spadework_client.errors import RunEnded, SpadeworkError, WaitTimedOut
-from spadework_client.transport import Transport
+from spadework_client.calls import Json, wait
+from spadework_client.errors import RunEnded, SpadeworkError
+from spadework_client.keeping import KeepingCalls
 
-Json = dict[str, Any]
 #: States in which a run does not change any more by itself.
 ENDED = ("completed", "stopped", "failed", "lost")
-_ROWS = 200
 _TURNS = 500
 
 
-class Client:
+class Client(KeepingCalls):
     """Calls one server with one token. ``timeout_s`` is for each request; reads are tried ``tries`` times."""
-
-    def __init__(self, url: str, token: str, *, timeout_s: float = 30.0, tries: int = 3) -> None:
-        self._transport = Transport(url, token, timeout_s=timeout_s, tries=tries)
 
     @classmethod
     def from_environment(cls) -> Client:
@@ -35,22 +30,6 @@ class Client:
                 "SPADEWORK_TOKEN is not set; make a token under “API tokens” in the menu of your account."
             )
         return cls(os.environ.get("SPADEWORK_URL", "http://127.0.0.1:8400"), token)
-
-    def _get(self, path: str, **query: Any) -> Any:
-        return self._transport.call("GET", path, query=query)
-
-    def _post(self, path: str, body: Any = None) -> Any:
-        return self._transport.call("POST", path, body={} if body is None else body)
-
-    def _pages(self, path: str, **query: Any) -> Iterator[Json]:
-        """Every row; the next page is fetched when it is reached."""
-        page = self._get(path, **{"limit": _ROWS, **query})
-        while True:
-            yield from page["results"]
-            if not page["next"]:
-                return
-            # Only the query is taken over: behind a proxy the server may know itself by another name.
-            page = self._transport.call("GET", f"{path}?{page['next'].partition('?')[2]}")
 
     # Runs ---------------------------------------------------------------------------------------------------------
 
@@ -79,7 +58,10 @@ class Client:
         return dict(self._post("runs/dry-run/", {"preset": preset, "overrides": dict(overrides or {})}))
 
     def create_run(self, preset: str, overrides: Mapping[str, Any] | None = None, **about: Any) -> Json:
-        """A new run of a preset; about: name, tags, notes, start. Raises InvalidRequest."""
+        """A new run of a preset; about: name, tags, notes, start. Raises InvalidRequest.
+
+        A corpus is chosen by ``{"corpus.source": corpus["source"]}`` among the overrides.
+        """
         return dict(self._post("runs/", {"preset": preset, "overrides": dict(overrides or {}), **about}))
 
     def clone_run(self, run: int, overrides: Mapping[str, Any] | None = None, **about: Any) -> Json:
@@ -87,13 +69,13 @@ class Client:
         return dict(self._post("runs/", {"parent": run, "overrides": dict(overrides or {}), **about}))
 
     def fork_run(self, run: int, checkpoint: str, overrides: Mapping[str, Any] | None = None, **about: Any) -> Json:
-        """A new run that goes on from a checkpoint of another one. Raises InvalidRequest, Refused."""
+        """A new run that goes on from a checkpoint of another one: its name, best or latest. Raises InvalidRequest, Refused."""
         body = {"parent": run, "checkpoint": checkpoint, "overrides": dict(overrides or {}), **about}
         return dict(self._post("runs/", body))
 
     def edit_run(self, run: int, **changes: Any) -> Json:
         """Change name, tags or notes."""
-        return dict(self._transport.call("PATCH", f"runs/{run}/", body=changes))
+        return dict(self._patch(f"runs/{run}/", changes))
 
     def act(self, run: int, act: str, reason: str = "") -> Json:
         """start, pause, unpause, stop, resume, checkpoint, archive, delete or restore. Raises Refused."""
@@ -113,15 +95,11 @@ class Client:
                 raise RunEnded(f"run {run} is {found['status']} ({why}); waited for {' or '.join(until)}", found)
             return found["status"] in until
 
-        return _wait(lambda: self.run(run), is_there, f"run {run} to be {' or '.join(until)}", timeout_s, poll_s)
+        return wait(lambda: self.run(run), is_there, f"run {run} to be {' or '.join(until)}", timeout_s, poll_s)
 
     def attempts(self, run: int) -> list[Json]:
         """Process lives of a run, newest first."""
         return list(self._get(f"runs/{run}/attempts/"))
-
-    def checkpoints(self, run: int) -> Iterator[Json]:
-        """Newest first, superseded ones too."""
-        return self._pages(f"runs/{run}/checkpoints/")
 
     def commands(self, run: int) -> list[Json]:
         """What was asked of the trainer, and its answers."""
@@ -252,7 +230,7 @@ class Client:
     def build_pool(self, pool: int, *, timeout_s: float | None = None, poll_s: float = 2.0) -> Json:
         """Have the archive built and wait for it. Raises Refused, WaitTimedOut, SpadeworkError when the build failed."""
         self._post(f"pools/{pool}/acts/build/")
-        found = _wait(
+        found = wait(
             lambda: self.pool(pool),
             lambda one: one["state"] != "building",
             f"pool {pool} to be built",
@@ -274,16 +252,3 @@ class Client:
                 f"{path} has SHA-256 {found} and not {digest}; the pool was built again meanwhile: retry."
             )
         return path
-
-
-def _wait(
-    read: Callable[[], Json], is_there: Callable[[Json], bool], what: str, timeout_s: float | None, poll_s: float
-) -> Json:
-    deadline = None if timeout_s is None else time.monotonic() + timeout_s
-    while True:
-        found = read()
-        if is_there(found):
-            return found
-        if deadline is not None and time.monotonic() + poll_s > deadline:
-            raise WaitTimedOut(f"waited {timeout_s:g} s for {what}", found)
-        time.sleep(poll_s)

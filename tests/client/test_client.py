@@ -95,11 +95,16 @@ def test_a_pools_archive_is_saved_and_checked(
         client.download_pool(pool["id"], tmp_path / "pool.tar")
 
 
+def examples() -> list[str]:
+    """The Python of the documentation."""
+    return [part.split("```")[0] for part in (ROOT / "docs" / "api.md").read_text().split("```python\n")[1:]]
+
+
 def test_the_worked_example_of_the_documentation_runs(
     live_site: str, token_for: Callable[..., str], ingested: Callable[..., Any]
 ) -> None:
     run = ingested(rollouts=4)
-    example = (ROOT / "docs" / "api.md").read_text().split("```python\n")[1].split("```")[0]
+    example = examples()[0]
     variables = {
         "SPADEWORK_URL": live_site,
         "SPADEWORK_TOKEN": token_for("operator", "control"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from django.core.exceptions import BadRequest, PermissionDenied
+from django.core.exceptions import BadRequest, PermissionDenied, TooManyFilesSent
 from django.http import Http404
 from rest_framework import exceptions
 from rest_framework.response import Response
@@ -21,6 +21,7 @@ _OURS: dict[type[Exception], tuple[int, str]] = {
     RunNotFound: (404, "not-found"),
     SearchRefused: (400, "invalid-request"),
     BadRequest: (400, "invalid-request"),
+    TooManyFilesSent: (400, "invalid-request"),
     Http404: (404, "not-found"),
     PermissionDenied: (403, "forbidden"),
 }

@@ -12,7 +12,7 @@ from webapp.accounts.models import SCOPE_ROLES
 from webapp.accounts.roles import Role
 from webapp.core.problems import CONTENT_TYPE
 
-_ORDER = ("runs", "environments", "episodes", "review", "pools", "alerts", "api")
+_ORDER = ("runs", "environments", "episodes", "review", "pools", "corpora", "keeping", "alerts", "api")
 
 
 #: What stands in addresses.
@@ -26,6 +26,10 @@ _IN_PATHS = {
     "queue_id": "Id of the queue.",
     "pool_id": "Id of the pool.",
     "webhook_id": "Id of the webhook.",
+    "corpus_id": "Id of the corpus.",
+    "job_id": "Id of the import.",
+    "name": "Name of the checkpoint; best and latest name one too.",
+    "part": "model or all.",
 }
 
 

@@ -26,6 +26,9 @@ class IncomingFile(UploadedFile):
         self.path = path
         super().__init__(None, name, size=size)
 
+    def close(self) -> None:
+        """Nothing is open; Django closes what it was given when an upload has too many files."""
+
 
 class IncomingFiles(FileUploadHandler):
     """Django's upload handler for corpora. ``problem`` says why something was not taken; ``discard`` removes all that was not moved on."""

@@ -68,10 +68,10 @@ def measure() -> int:
     return len(runs)
 
 
-def list_use(*, cursor: str) -> Page[DiskUse]:
-    """Runs by what they take, the largest first."""
+def list_use(*, cursor: str = "", size: int = PAGE_ROWS) -> Page[DiskUse]:
+    """Runs by what they take, the largest first. Raises BadRequest for a damaged cursor."""
     rows = DiskUse.objects.select_related("run", "run__owner")
-    return keyset_page(rows, order=("-total_bytes", "-id"), cursor=cursor, size=PAGE_ROWS)
+    return keyset_page(rows, order=("-total_bytes", "-id"), cursor=cursor, size=size)
 
 
 def totals() -> Totals:

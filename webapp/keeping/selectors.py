@@ -10,9 +10,9 @@ from webapp.keeping.models import ImportJob
 PAGE_ROWS = 20
 
 
-def list_imports(*, cursor: str) -> Page[ImportJob]:
-    """Newest first."""
-    return keyset_page(ImportJob.objects.select_related("by", "run"), order=("-id",), cursor=cursor, size=PAGE_ROWS)
+def list_imports(*, cursor: str = "", size: int = PAGE_ROWS) -> Page[ImportJob]:
+    """Newest first. Raises BadRequest for a damaged cursor."""
+    return keyset_page(ImportJob.objects.select_related("by", "run"), order=("-id",), cursor=cursor, size=size)
 
 
 def access_import(*, job_id: int) -> ImportJob:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import dataclass
 from functools import partial
 
 from django.db import transaction
+from django.forms.models import model_to_dict
 
 from webapp.accounts.audit import record
 from webapp.accounts.models import User
@@ -13,10 +16,38 @@ from webapp.keeping.folders import inside
 from webapp.keeping.models import ImportJob
 from webapp.runs.errors import ActRefused
 from webapp.runs.import_copy import Copying
+from webapp.runs.models import Retention
+from webapp.runs.retention import Removal, removal_of, set_retention
 from webapp.runs.services import clean_name
 
 IMPORT_TASK = "webapp.keeping.tasks.import_directory"
 MEASURE_TASK = "webapp.keeping.tasks.measure_disk"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetentionPlan:
+    """Settings and what they would remove at the next housekeeping; ``digest`` stands for both."""
+
+    wanted: Retention
+    removal: Removal
+    digest: str
+
+
+def plan_retention(*, wanted: Retention) -> RetentionPlan:
+    """What a change would remove; nothing changes."""
+    removal = removal_of(wanted)
+    facts = (sorted(model_to_dict(wanted, exclude=["id"]).items()), removal)
+    return RetentionPlan(
+        wanted=wanted, removal=removal, digest=hashlib.sha256(repr(facts).encode()).hexdigest()
+    )  # fmt: skip
+
+
+def hold_retention(*, actor: User, plan: RetentionPlan, confirmed: str) -> bool:
+    """Hold the settings from now on; False, and nothing changes, when they remove something that was not confirmed by its digest."""
+    if not plan.removal.is_nothing and confirmed != plan.digest:
+        return False
+    set_retention(actor=actor, wanted=plan.wanted)
+    return True
 
 
 @transaction.atomic

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -15,8 +13,8 @@ from webapp.core.requests import signed_in_user
 from webapp.environments.jobs import send_plain
 from webapp.keeping.disk import list_use, totals
 from webapp.keeping.forms import RetentionForm
-from webapp.keeping.services import MEASURE_TASK
-from webapp.runs.retention import Removal, removal_of, restore_days, retention, set_retention
+from webapp.keeping.services import MEASURE_TASK, RetentionPlan, hold_retention, plan_retention
+from webapp.runs.retention import removal_of, restore_days, retention
 
 
 @require_role(Role.VIEWER)
@@ -43,18 +41,15 @@ def measure(request: HttpRequest) -> HttpResponse:
 def retention_page(request: HttpRequest) -> HttpResponse:
     """The settings. A change that removes something is shown with what it removes, and holds when that is confirmed."""
     form = RetentionForm(request.POST or None, instance=retention())
-    plan: Removal | None = None
-    digest = ""
+    plan: RetentionPlan | None = None
     if request.method == "POST" and form.is_valid():
-        wanted = form.save(commit=False)
-        plan = removal_of(wanted)
-        digest = hashlib.sha256(repr((sorted(form.cleaned_data.items()), plan)).encode()).hexdigest()
-        if plan.is_nothing or request.POST.get("confirmed") == digest:
-            set_retention(actor=signed_in_user(request), wanted=wanted)
+        plan = plan_retention(wanted=form.save(commit=False))
+        if hold_retention(actor=signed_in_user(request), plan=plan, confirmed=request.POST.get("confirmed", "")):
             messages.success(request, "The settings hold from now on. What they remove goes within the hour.")
             return redirect("keeping:retention")
     context = {
-        "form": form, "plan": plan, "digest": digest, "now": removal_of(retention()), "days": restore_days(),
+        "form": form, "plan": plan and plan.removal, "digest": plan.digest if plan else "",
+        "now": removal_of(retention()), "days": restore_days(),
         "has_changed": bool(request.POST.get("confirmed")),
     }  # fmt: skip
     return render(request, "keeping/retention.html", context, status=422 if form.errors else 200)

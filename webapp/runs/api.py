@@ -1,4 +1,4 @@
-"""API of runs: reading them and what they measured. Acts are in ``api_control.py``."""
+"""API of runs: reading them and what they measured. Acts are in ``api_control.py``, checkpoints in ``api_checkpoints.py``."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from webapp.api.views import ApiView, actor_of, answers, lists, page_response, paging, sent
-from webapp.core.pagination import Page
 from webapp.runs import selectors, selectors_list, selectors_queue, services
 from webapp.runs.configuration import presets
-from webapp.runs.models import Checkpoint, Run
+from webapp.runs.models import Run
 from webapp.runs.serializers import (
     AttemptSerializer,
-    CheckpointSerializer,
     CommandSerializer,
     EditedRunSerializer,
     MetricNamesSerializer,
@@ -85,16 +83,6 @@ class Attempts(ApiView):
         """Newest first."""
         rows = selectors.attempts_of(run=selectors.access_run(run_id=run_id))
         return Response(AttemptSerializer(rows, many=True).data)
-
-
-class Checkpoints(ApiView):
-    """Checkpoints of a run."""
-
-    @lists("runs_checkpoints", CheckpointSerializer)
-    def get(self, request: Request, run_id: int) -> Response:
-        """Newest first, superseded ones too."""
-        page: Page[Checkpoint] = selectors.checkpoints_of(run=selectors.access_run(run_id=run_id), **paging(request))
-        return page_response(request, page, CheckpointSerializer(page.rows, many=True).data)
 
 
 class Commands(ApiView):

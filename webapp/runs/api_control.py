@@ -15,10 +15,12 @@ from webapp.accounts.models import User
 from webapp.api.views import ApiView, actor_of, answers, sent
 from webapp.runs import services, services_queue
 from webapp.runs.api import RunsReading, detail
+from webapp.runs.checkpoint_files import resolve_name
 from webapp.runs.configuration import apply_overrides, parse_config, read_config, why_not_startable
 from webapp.runs.errors import ActRefused
 from webapp.runs.estimate import estimate_of
 from webapp.runs.models import Run
+from webapp.runs.retention import with_checkpoint_defaults
 from webapp.runs.selectors import access_run
 from webapp.runs.serializers import (
     CreatedRunSerializer,
@@ -40,7 +42,8 @@ _WITH_REASON = ("pause", "unpause", "stop")
 def _planned(values: dict[str, Any]) -> tuple[RunConfig, Run | None]:
     """The settings, and the run they come from. Raises InvalidConfig, Http404."""
     if "parent" not in values:
-        return read_config(preset=values["preset"], overrides=values["overrides"]), None
+        offered = with_checkpoint_defaults(read_config(preset=values["preset"], overrides={}))
+        return apply_overrides(offered, values["overrides"]), None
     parent = access_run(run_id=values["parent"])
     return apply_overrides(parse_config(parent.config), values["overrides"]), parent
 
@@ -90,7 +93,8 @@ class DryRun(ApiView):
         config, parent = _planned(values)
         obstacles = [why_not_startable(config)]
         if parent is not None and "checkpoint" in values:
-            obstacles.append(why_not_forkable(run=parent, checkpoint=values["checkpoint"], config=config))
+            name = resolve_name(run=parent, name=values["checkpoint"])
+            obstacles.append(why_not_forkable(run=parent, checkpoint=name, config=config))
         estimate = estimate_of(config=config)
         names = (
             "environments", "unhinted", "hinted", "checkpoints", "checkpoint_bytes", "log_bytes", "total_bytes", "free_bytes",

@@ -5,23 +5,23 @@ The archive is a plain tar whose bytes follow from the files alone, so a downloa
 
 from __future__ import annotations
 
-import asyncio
 import os
 import stat
 import tarfile
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Literal
 
+from django.db.models import Max
 from django.utils.text import slugify
 
 from trainer.checkpoint_files import by_value, finished, read_marker
 from trainer.rundir import RunDirectory
 from webapp.runs.configuration import parse_config
 from webapp.runs.errors import ActRefused, InvalidConfig
-from webapp.runs.models import Run
+from webapp.runs.models import Checkpoint, Run
 
 Part = Literal["model", "all"]
 _MODEL = "model/"
@@ -55,6 +55,15 @@ def stored_checkpoints(*, run: Run) -> dict[str, StoredCheckpoint]:
             all_bytes=None if sizes is None else sum(sizes.values()),
         )  # fmt: skip
     return stored
+
+
+def files_of_rows(
+    *, run: Run, rows: Sequence[Checkpoint], stored: Mapping[str, StoredCheckpoint]
+) -> dict[int, StoredCheckpoint]:
+    """What lies on the disk for each row, by its id. Several attempts may have saved a name: the newest one's files are there."""
+    found = Checkpoint.objects.filter(run=run, name__in=[row.name for row in rows])
+    newest = {row["newest"] for row in found.order_by().values("name").annotate(newest=Max("pk"))}
+    return {row.pk: stored[row.name] for row in rows if row.pk in newest and row.name in stored}
 
 
 def best_metric(run: Run) -> str:
@@ -102,7 +111,7 @@ class CheckpointArchive:
         self.size = self._segments[-1].start + self._segments[-1].size
 
     def pieces(self, start: int, end: int) -> ArchivePieces:
-        """Bytes ``start`` to ``end`` (not included), as an asynchronous body that closes the files at its end."""
+        """Bytes ``start`` to ``end`` (not included), as a body that closes the files at its end."""
         return ArchivePieces(self, start, end)
 
     def read(self, position: int, size: int) -> bytes:
@@ -125,15 +134,15 @@ class CheckpointArchive:
 
 
 class ArchivePieces:
-    """The body of an answer. Asynchronous: Django would read a synchronous one into memory as a whole first."""
+    """The body of an answer, read as it is sent."""
 
     def __init__(self, archive: CheckpointArchive, start: int, end: int) -> None:
         self._archive, self._start, self._end = archive, start, end
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
+    def __iter__(self) -> Iterator[bytes]:
         position = self._start
         while position < self._end:
-            piece = await asyncio.to_thread(self._archive.read, position, min(_PIECE_BYTES, self._end - position))
+            piece = self._archive.read(position, min(_PIECE_BYTES, self._end - position))
             position += len(piece)
             yield piece
 
@@ -150,10 +159,9 @@ def open_archive(*, run: Run, name: str, part: Part) -> CheckpointArchive:
     try:
         files: Mapping[str, Any] = read_marker(directory)["files"]
         wanted = {file: facts for file, facts in sorted(files.items()) if part == "all" or file.startswith(_MODEL)}
-        digest = sha256(
-            "".join(f"{file} {facts['bytes']} {facts['sha256']}\n" for file, facts in wanted.items()).encode()
-        )
         top = f"{slugify(run.slug or '')[:80] or 'run'}-{name}" + ("" if part == "model" else "-checkpoint")
+        lines = [f"{file} {facts['bytes']} {facts['sha256']}\n" for file, facts in wanted.items()]
+        digest = sha256("".join([f"{top}\n", *lines]).encode())  # all that the archive's bytes follow from
         segments = _segments(directory, wanted, top=top, part=part)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ActRefused(f"Checkpoint {name} of {run} is damaged: {error}. Choose another one.") from error

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Any
 
 from rest_framework import serializers
 
+from webapp.runs.checkpoint_files import StoredCheckpoint
 from webapp.runs.models import Attempt, Checkpoint, Command, Run
 from webapp.runs.selectors_list import LIST_METRICS
 from webapp.runs.states import acts_in
@@ -62,7 +64,7 @@ class PlannedRunSerializer(serializers.Serializer[Any]):
 
     preset = serializers.CharField(required=False, max_length=120)
     parent = serializers.IntegerField(required=False, min_value=1)  # type: ignore[assignment]
-    checkpoint = serializers.CharField(required=False, max_length=120)
+    checkpoint = serializers.CharField(required=False, max_length=120, help_text="Its name or number, best or latest.")
     overrides = serializers.DictField(
         child=serializers.JSONField(), default=dict, help_text='Such as {"schedule.rollouts": 20}.'
     )
@@ -126,11 +128,49 @@ class AttemptSerializer(serializers.ModelSerializer[Attempt]):
 
 
 class CheckpointSerializer(serializers.ModelSerializer[Checkpoint]):
-    """A complete checkpoint. ``superseded``: a resume left it behind."""
+    """A complete checkpoint. ``superseded``: a resume left it behind. What lies on the disk now is in the context's ``files``."""
+
+    stored = serializers.SerializerMethodField(help_text="Whole on the disk now; only then it is downloaded or forked.")
+    best = serializers.SerializerMethodField(help_text="The best of those on the disk, by checkpoint.best_metric.")
+    best_value = serializers.SerializerMethodField(help_text="Its value of that metric; null where there is none.")
+    model_bytes = serializers.SerializerMethodField(help_text="Of the Hugging Face directory; null when not stored.")
+    all_bytes = serializers.SerializerMethodField(help_text="With the optimiser; null when not stored.")
 
     class Meta:
         model = Checkpoint
-        fields = ("id", "name", "attempt", "rollout", "next_rollout", "bytes", "elapsed_s", "at", "superseded")
+        fields = (
+            "id", "name", "attempt", "rollout", "next_rollout", "bytes", "elapsed_s", "at", "superseded", "stored", "best", "best_value",
+            "model_bytes", "all_bytes",
+        )  # fmt: skip
+
+    def _files(self, row: Checkpoint) -> StoredCheckpoint | None:
+        found: StoredCheckpoint | None = self.context["files"].get(row.pk)
+        return found
+
+    def get_stored(self, row: Checkpoint) -> bool:
+        """Whether its files are there."""
+        return self._files(row) is not None
+
+    def get_best(self, row: Checkpoint) -> bool:
+        """Whether a fork of ``best`` goes on from it."""
+        files = self._files(row)
+        return files is not None and files.is_best
+
+    def get_best_value(self, row: Checkpoint) -> float | None:
+        """Null too when the value is not finite."""
+        files = self._files(row)
+        value = None if files is None else files.best_value
+        return value if value is not None and isfinite(value) else None
+
+    def get_model_bytes(self, row: Checkpoint) -> int | None:
+        """Of the files, before they are in a tar."""
+        files = self._files(row)
+        return None if files is None else files.model_bytes
+
+    def get_all_bytes(self, row: Checkpoint) -> int | None:
+        """Of the files, before they are in a tar."""
+        files = self._files(row)
+        return None if files is None else files.all_bytes
 
 
 class CommandSerializer(serializers.ModelSerializer[Command]):

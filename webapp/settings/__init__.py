@@ -192,7 +192,7 @@ CELERY_TASK_SERIALIZER = "json"
 CELERY_RESULT_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]
 CELERY_TASK_DEFAULT_QUEUE = "default"
-CELERY_TASK_QUEUES = {name: {"exchange": name, "routing_key": name} for name in ("default", "gpu", "try")}
+CELERY_TASK_QUEUES = {name: {"exchange": name, "routing_key": name} for name in ("default", "gpu")}
 CELERY_TASK_CREATE_MISSING_QUEUES = False
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 # Tasks only launch work whose truth is a leased row in Postgres. Acknowledged early, a killed task is lost and the lease
@@ -205,7 +205,7 @@ CELERY_TIMEZONE = "UTC"
 # What a lost message or a dead worker left behind is found by these. A feature whose folder is gone has none.
 CELERY_BEAT_SCHEDULE = {
     f"{name}-sweep": {"task": f"webapp.{name}.tasks.sweep", "schedule": 10.0, "options": {"expires": 10.0}}
-    for name in ("environments", "pools", "corpora", "keeping", "alerts", "trying")
+    for name in ("environments", "pools", "corpora", "keeping", "alerts")
     if name in SPADEWORK_FEATURES
 }
 if "keeping" in SPADEWORK_FEATURES:
@@ -248,15 +248,6 @@ SPADEWORK_UPLOAD_BYTES = 1024**2 * envint("SPADEWORK_UPLOAD_MB", default=1024, m
 SPADEWORK_CORPORA_ROOT = str(envpath("SPADEWORK_CORPORA_ROOT", default=Path())).removeprefix(".")
 SPADEWORK_CORPUS_CHECK_S = envint("SPADEWORK_CORPUS_CHECK_S", default=900, minimum=1, maximum=86_400)
 
-# Trying a checkpoint: where its weights go, how much memory it may take (on the CPU), and when a session ends by itself.
-SPADEWORK_TRY_DEVICE = envchoice("SPADEWORK_TRY_DEVICE", default="cpu", choices=("cpu", "cuda", "auto"))
-SPADEWORK_TRY_MEMORY_BYTES = 1024**2 * envint(
-    "SPADEWORK_TRY_MEMORY_MB", default=16_384, minimum=1024, maximum=10_000_000
-)
-SPADEWORK_TRY_IDLE_S = envint("SPADEWORK_TRY_IDLE_S", default=900, minimum=10, maximum=86_400)
-SPADEWORK_TRY_LIMIT_S = envint("SPADEWORK_TRY_LIMIT_S", default=7200, minimum=60, maximum=86_400)
-SPADEWORK_TRY_ANSWER_S = envint("SPADEWORK_TRY_ANSWER_S", default=600, minimum=10, maximum=86_400)
-
 # Whether webhooks may lead to private networks and to this machine.
 SPADEWORK_WEBHOOK_PRIVATE = envbool("SPADEWORK_WEBHOOK_PRIVATE", default=False)
 
@@ -287,8 +278,14 @@ SPECTACULAR_SETTINGS = {
     "SERVE_PERMISSIONS": ["webapp.accounts.permissions.IsViewer"],
     "SERVE_INCLUDE_SCHEMA": False,
     "ENUM_NAME_OVERRIDES": {
-        "EnvironmentState": "webapp.environments.models.Environment.State",
-        "PoolState": "webapp.pools.models.Pool.State",
+        f"{model}State": f"webapp.{name}.models.{row}.State"
+        for name, model, row in (
+            ("environments", "Environment", "Environment"),
+            ("pools", "Pool", "Pool"),
+            ("corpora", "Corpus", "Corpus"),
+            ("keeping", "Import", "ImportJob"),
+        )
+        if name in SPADEWORK_FEATURES
     },
     "POSTPROCESSING_HOOKS": ["drf_spectacular.hooks.postprocess_schema_enums", "webapp.api.schema.add_problems"],
 }
@@ -318,6 +315,7 @@ WHITENOISE_USE_FINDERS = not _static_manifest
 WHITENOISE_AUTOREFRESH = DEBUG
 WHITENOISE_SKIP_COMPRESS_EXTENSIONS = ("map", *Compressor.SKIP_COMPRESS_EXTENSIONS)  # only developer tools ask for them
 DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024
+DATA_UPLOAD_MAX_NUMBER_FILES = 1000  # far above what corpora take at once, which says so in its own words
 MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
 LOGGING = logging_settings(
     level=envchoice("SPADEWORK_LOG_LEVEL", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"])

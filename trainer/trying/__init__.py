@@ -1,1 +1,0 @@
-"""Trying one checkpoint by hand: it answers messages and plays environments; JSON lines in, JSON lines out."""

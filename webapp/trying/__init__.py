@@ -1,1 +1,0 @@
-"""Trying a checkpoint by hand: chat with it and watch it play, in a process of a worker that may load weights."""
