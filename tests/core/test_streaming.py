@@ -13,6 +13,7 @@ from django.db import connections
 from django.http import FileResponse, HttpResponse, StreamingHttpResponse
 from django.test import AsyncClient, AsyncRequestFactory, Client, RequestFactory
 
+from trainer.checkpoint_files import CHECKPOINT_FORMAT, digests_and_sync, write_marker
 from webapp.core.streaming import PIECE_BYTES, StreamInPieces
 
 BODY = bytes(range(256)) * 8_000  # 2 MB
@@ -72,11 +73,16 @@ async def test_the_products_own_downloads_are_asynchronous(tmp_path: Path) -> No
         run = Run.objects.create(name="a", slug="a", config={}, seed=0, total_rollouts=1, directory=str(tmp_path))
         client = Client()
         user = User.objects.create_user("vera")
-        user.groups.add(Group.objects.get_or_create(name="viewer")[0])
+        user.groups.add(Group.objects.get_or_create(name="operator")[0])
         client.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
         return run, client
 
     (tmp_path / "log.txt").write_bytes(BODY)
+    model = tmp_path / "checkpoints" / "000001" / "model"
+    model.mkdir(parents=True)
+    (model / "model.safetensors").write_bytes(BODY)
+    files = digests_and_sync(model.parent)
+    write_marker(model.parent, {"format": CHECKPOINT_FORMAT, "next_rollout": 1, "files": files})
     run, signed_in = await sync_to_async(prepare)()
     client = AsyncClient()
     client.cookies = signed_in.cookies
@@ -85,6 +91,12 @@ async def test_the_products_own_downloads_are_asynchronous(tmp_path: Path) -> No
         answer: Any = await client.get(f"/runs/{run.pk}/log.txt")
         assert (answer.status_code, answer.streaming, answer.is_async) == (200, True, True)
         assert b"".join([piece async for piece in answer.streaming_content]) == BODY
+        archive: Any = await client.get(f"/api/v1/runs/{run.pk}/checkpoints/000001/model.tar")
+        assert (archive.status_code, archive.streaming, archive.is_async) == (200, True, True)
+        pieces = [piece async for piece in archive.streaming_content]
+        assert BODY in b"".join(pieces)
+        assert max(map(len, pieces)) <= 1024**2
+        archive.close()
         static: Any = await client.get(f"{django_settings.STATIC_URL}css/base.css")
         assert (static.status_code, static.is_async) == (200, True)
     await sync_to_async(connections.close_all)()  # of the thread that served the requests

@@ -1,4 +1,8 @@
-"""Downloads under ASGI. Django reads a plain iterator to its end before it sends the first byte; this hands it on in pieces."""
+"""Downloads under ASGI. Django reads a plain iterator to its end before it sends the first byte; this hands it on in pieces.
+
+Views give plain iterators, never asynchronous ones: those Django in turn collects in memory wherever it serves without ASGI. In tests
+both are errors.
+"""
 
 from __future__ import annotations
 
