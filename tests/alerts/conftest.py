@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from spadework_client import WebhookRefused, verify_webhook
 from tests.pages.conftest import as_role, operator, viewer
 from tests.runs.eventwriter import EventWriter
 
@@ -17,10 +18,12 @@ __all__ = ["as_role", "operator", "viewer"]
 
 
 class Receiver:
-    """Takes what it is sent and answers with ``status``."""
+    """Takes what it is sent and answers with ``status``; with a ``secret`` it answers 401 to what is not signed with that."""
 
     def __init__(self) -> None:
         self.status = 200
+        self.secret = ""
+        self.first_answers: list[int] = []  # before ``status``
         self.got: list[tuple[dict[str, str], bytes]] = []
         receiver = self
 
@@ -28,8 +31,9 @@ class Receiver:
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 receiver.got.append((dict(self.headers.items()), body))
-                self.send_response(receiver.status)
-                if receiver.status == 302:
+                status = receiver.answer(dict(self.headers.items()), body)
+                self.send_response(status)
+                if status == 302:
                     self.send_header("Location", f"http://127.0.0.1:{receiver.server.server_port}/elsewhere")
                 self.end_headers()
                 self.wfile.write(b"thanks\x00")
@@ -37,8 +41,20 @@ class Receiver:
             def log_message(self, *_: Any) -> None:
                 return
 
+        self.answered: list[int] = []
         self.server = HTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_port}/hook?team=rl"
+
+    def answer(self, headers: dict[str, str], body: bytes) -> int:
+        """The status for a request."""
+        status = self.first_answers.pop(0) if self.first_answers else self.status
+        if self.secret:
+            try:
+                verify_webhook(self.secret, headers, body)
+            except WebhookRefused:
+                status = 401
+        self.answered.append(status)
+        return status
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ START_LIMIT_S = 180.0
 
 
 @contextmanager
-def running_worker(environment: Mapping[str, str], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A worker on all queues; when the block ends, it and whatever it started are gone. Raises RuntimeError with its log."""
+def running_worker(environment: Mapping[str, str], folder: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A worker on both queues (``arguments``: more of Celery's); at the end all it started is gone. Raises RuntimeError with its log."""
     ready, log = folder / "worker-ready", folder / "worker.log"
     command = [
         sys.executable,
@@ -31,9 +31,10 @@ def running_worker(environment: Mapping[str, str], folder: Path) -> Iterator[sub
         "webapp.celery",
         "worker",
         "-Q",
-        "gpu,default,try",
+        "gpu,default",
         "-c",
-        "3",
+        "2",
+        *arguments,
     ]
     with log.open("wb") as output:
         worker = subprocess.Popen(
