@@ -1,4 +1,4 @@
-# The "gpu" worker with the trainer, its sandbox and torch. For the CPU build of torch pass the index address that PyTorch's
+# The workers "gpu" and "try" with the trainer, its sandbox and torch. For the CPU build of torch pass the index address that PyTorch's
 # own install page shows: --build-arg SPADEWORK_TORCH_INDEX=...
 # Not built on the machine it was written on, which has no container engine: please report what needs mending.
 FROM python:3.12-slim
@@ -12,4 +12,4 @@ COPY . .
 RUN useradd --create-home --uid 1000 spadework && mkdir --parents /data/runs /data/secrets && chown --recursive spadework /data
 USER spadework
 VOLUME /data
-CMD ["python", "-m", "webapp.stack", "up", "--only", "gpu"]
+CMD ["python", "-m", "webapp.stack", "up", "--only", "gpu", "--only", "try"]

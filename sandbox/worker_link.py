@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 from sandbox.errors import HostError, SandboxUnavailable
 from sandbox.isolation.tiers import UNSANDBOXED
 from sandbox.limits import Limits
+from sandbox.patience import Patience
 from sandbox.protocol import HEADER_BYTES, ProtocolError, body_length, decode_body, encode_frame, split_body
 from sandbox.replies import Texts
 from sandbox.zygote_link import ZygoteLink
@@ -23,10 +24,9 @@ _PROGRESS = struct.Struct("<III")
 _STAGES = ("load", "parse", "load", "reset", "step", "end", "solution", "measure")
 _CHUNK_BYTES = 1 << 16
 _INCOMPLETE: Final = object()
-# Polling needs a processor of its own; after a frame that took longer than that, the next ones are waited for as usual.
+# Polling needs a processor of its own.
 _MAY_SPIN = len(os.sched_getaffinity(0)) > 1
-_SPIN_S = 300e-6
-_SKIP_AFTER_MISS = 32
+_SPIN_S = 1e-3
 
 AnswerHandler = Callable[[Any, Exception | None], None]
 """Hears of one request: its `Reply`, or None and an error that `WorkerLink.lost` explains."""
@@ -96,7 +96,7 @@ class WorkerLink:
         self._status: int | None = None
         self._closed = False
         self._violated = False
-        self._impatience = 0
+        self._patience = Patience()
         self._watch = _Watch(self)
         self._loop.add_reader(channel.fileno(), self._on_readable)
 
@@ -147,9 +147,7 @@ class WorkerLink:
             bounds = limits.reply_bytes(calls), limits.reply_commas(calls)
             self._expect(_Expected(on_answer, *bounds, self._sequence, calls))
             self._send(data)
-            if self._impatience:
-                self._impatience -= 1
-            elif _MAY_SPIN:
+            if _MAY_SPIN and self._patience.try_now():
                 # After whoever is ready to run now, so that their calls gather for the next frame meanwhile.
                 self._loop.call_soon(self._await_briefly)
 
@@ -183,9 +181,11 @@ class WorkerLink:
         ends_at = perf_counter() + _SPIN_S
         while self._waiting and self._zygote.in_flight == len(self._waiting):
             self._on_readable()
+            os.sched_yield()  # the worker may be waiting for this very processor
             if perf_counter() >= ends_at:
-                self._impatience = _SKIP_AFTER_MISS
+                self._patience.missed()
                 return
+        self._patience.hit()
 
     def _expect(self, expected: _Expected) -> None:
         self._waiting.append(expected)

@@ -1,4 +1,4 @@
-"""Command line of the trainer: `python -m trainer run|resume|fork|validate|show-config|corpus|pool|starter|experiments`."""
+"""Command line of the trainer: `python -m trainer run|resume|fork|try|validate|show-config|corpus|pool|starter|experiments`."""
 
 from __future__ import annotations
 
@@ -63,6 +63,15 @@ def _parser() -> argparse.ArgumentParser:
     fork.add_argument("--set", action="append", default=[], metavar="a.b=VALUE", help="change one setting")
     fork.add_argument("--prepare", action="store_true", help="only make the directory; `run DEST` starts it")
     fork.set_defaults(command=_fork)
+
+    trying = commands.add_parser("try", help="chat with a checkpoint and watch it play; JSON lines in and out")
+    trying.add_argument("run_dir", type=Path, metavar="RUN_DIR")
+    trying.add_argument("--checkpoint", default="latest", metavar="NAME", help="its number, best or latest (latest)")
+    trying.add_argument("--device", choices=("auto", "cpu", "cuda"), default="", help="instead of engine.device")
+    trying.add_argument("--threads", type=int, default=0, metavar="N", help="CPU threads; 0 measures (0)")
+    trying.add_argument("--memory-bytes", type=int, default=0, metavar="N", help="give up beyond so much memory (CPU)")
+    trying.add_argument("--nice", type=int, default=0, metavar="N", help="give way to other processes (0)")
+    trying.set_defaults(command=_try)
 
     validate = commands.add_parser("validate", help="check a settings file")
     validate.add_argument("file", type=Path, metavar="FILE")
@@ -136,6 +145,19 @@ def _fork(options: argparse.Namespace) -> int:
     print(f"  kept: {', '.join(made.kept)}")
     print(f"  reset: {', '.join(made.reset)}")
     return 0 if options.prepare else _attempt(RunDirectory(options.run_dir))
+
+
+def _try(options: argparse.Namespace) -> int:
+    from trainer.trying.talk import try_checkpoint
+
+    return try_checkpoint(
+        options.run_dir,
+        checkpoint=options.checkpoint,
+        device=options.device,
+        threads=options.threads,
+        memory_bytes=options.memory_bytes,
+        nice=options.nice,
+    )
 
 
 def _attempt(run: RunDirectory) -> int:

@@ -122,7 +122,7 @@ def choose_checkpoint(origin: RunDirectory, name: str, *, best_metric: str) -> P
     if name in ("", "latest"):
         chosen = next((path for path in reversed(found) if not damage(path)), None)
         if chosen is None:
-            raise UserError(f"{origin.root} has no whole checkpoint to fork from; let it finish a rollout first")
+            raise UserError(f"{origin.root} has no whole checkpoint; let it finish a rollout first")
         return chosen
     if name == "best":
         ranked = by_value(found, best_metric)

@@ -19,6 +19,7 @@ from typing import Any
 from sandbox.inside import checks
 from sandbox.inside.clock import Clock, SoftTimeout
 from sandbox.inside.program import FILE_NAME, ParseFailure, Program, count_state_variables
+from sandbox.patience import Patience
 from sandbox.protocol import HEADER_BYTES, ProtocolError, body_length, decode_body, encode_frame
 
 # Stage numbers written to the progress page, so that the host knows where a killed worker was.
@@ -28,9 +29,7 @@ _OK, _FAULT = "ok", "fault"
 _OBSERVED = ("reset", "step")
 _CHUNK_BYTES = 1 << 16
 _MAY_SPIN = len(os.sched_getaffinity(0)) > 1
-# After polling in vain (the host may share our processor), that many frames are waited for as usual.
-_SPIN_S = 300e-6
-_SKIP_AFTER_MISS = 32
+_SPIN_S = 1e-3
 # Address space kept back, so that a fault can be described when the program has used up the rest.
 _SPARE_BYTES = 256 * 1024
 
@@ -88,21 +87,16 @@ class CappedText(io.TextIOBase):
 class Worker:
     """Serves one program on one socket until end-of-file."""
 
-    def __init__(self, descriptor: int, progress: mmap.mmap, settings: Settings) -> None:
-        """`descriptor` is the blocking socket to the host, `progress` the page the host watches."""
-        self._descriptor = descriptor
-        self._progress = progress
+    def __init__(self, settings: Settings) -> None:
+        """Made before the fork, by the zygote, because what a new process makes first costs it page faults; see `attach`."""
         self._settings = settings
         self._buffer = bytearray()
         self._clock = Clock(min(settings.step_soft_s, settings.load_s))
         self._output = CappedText(settings.stdout_bytes)
         self._program: Program | None = None
-        self._reserve: mmap.mmap | None = mmap.mmap(-1, _SPARE_BYTES)
+        self._reserve: mmap.mmap | None = None
         self._poll = select.poll()
-        self._poll.register(descriptor, select.POLLIN)
-        self._hasty = False
-        self._impatience = 0
-        self._replied_at = 0.0
+        self._patience = Patience()
         self._done = 0
         self._stage = "idle"
         self._calls: dict[str, tuple[int, float, Callable[..., Any]]] = {
@@ -113,8 +107,17 @@ class Worker:
             "solution": (6, settings.step_soft_s, self._solution),
             "measure": (7, settings.step_soft_s, self._measure),
         }
+        self._input = io.StringIO("")
+
+    def attach(self, descriptor: int, progress: mmap.mmap) -> None:
+        """After the fork: `descriptor` is the blocking socket to the host, `progress` the page the host watches."""
+        self._descriptor = descriptor
+        self._progress = progress
+        self._poll.register(descriptor, select.POLLIN)
+        # Here, because a page shared with other workers would carry messages between programs.
+        self._reserve = mmap.mmap(-1, _SPARE_BYTES)
         sys.stdout = sys.stderr = sys.__stdout__ = sys.__stderr__ = self._output  # type: ignore[assignment, misc]
-        sys.stdin = sys.__stdin__ = io.StringIO("")  # type: ignore[assignment, misc]
+        sys.stdin = sys.__stdin__ = self._input  # type: ignore[assignment, misc]
 
     # --- frames -----------------------------------------------------------------------------------------------------
 
@@ -127,7 +130,7 @@ class Worker:
     def receive(self) -> Any:
         """The next message, or None at end-of-file."""
         buffer = self._buffer
-        if self._hasty and not buffer:
+        if not buffer and _MAY_SPIN and self._patience.try_now():
             self._await_briefly()
         while len(buffer) < HEADER_BYTES or len(buffer) < HEADER_BYTES + body_length(
             buffer, self._settings.frame_bytes
@@ -145,18 +148,16 @@ class Worker:
         """Poll for the next frame: while frames come quickly, sleeping and waking up would take longer than a frame."""
         ends_at = perf_counter() + _SPIN_S
         while not self._poll.poll(0):
+            os.sched_yield()  # the host may be waiting for this very processor
             if perf_counter() >= ends_at:
-                self._impatience = _SKIP_AFTER_MISS
+                self._patience.missed()
                 return
+        self._patience.hit()
 
     def serve(self) -> None:
         """Answer frames until the host closes."""
         while (message := self.receive()) is not None:
             number, items = message
-            began = perf_counter()
-            # Did the last one come soon, then so may the next.
-            self._hasty = _MAY_SPIN and began - self._replied_at < _SPIN_S and not self._impatience
-            self._impatience -= self._impatience > 0
             self._clock.start()
             replies = [self._answer(index, item) for index, item in enumerate(items)]
             try:
@@ -166,7 +167,6 @@ class Worker:
                 fault = [_FAULT, "contract", "step", f"the reply has no form on the wire: {error}", None, "", ""]
                 self.send([number, [fault] * len(items)])
             self._note(0, 0)
-            self._replied_at = perf_counter()
 
     # --- one call ---------------------------------------------------------------------------------------------------
 

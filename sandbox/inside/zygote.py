@@ -22,7 +22,7 @@ from typing import Any
 from sandbox.inside import modules, self_test
 from sandbox.inside.worker import Settings, Worker
 from sandbox.isolation import seccomp, tiers
-from sandbox.isolation.kernel import IsolationError
+from sandbox.isolation.kernel import IsolationError, call, fork
 from sandbox.protocol import encode_frame
 
 _MESSAGE_BYTES = 4096
@@ -39,11 +39,17 @@ class Zygote:
         self._children: set[int] = set()
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        self._worker = Worker(Settings(**settings["worker"]))
         self.keep: list[bytes] = []
         self._sealed = settings["tier"] != tiers.UNSANDBOXED
         self._filter = seccomp.worker_filter(seccomp.this_architecture()) if self._sealed else b""
         with open("/proc/self/statm", encoding="ascii") as statm:  # noqa: PTH123 - pathlib adds nothing here
             self._own_bytes = int(statm.read().split()[0]) * mmap.PAGESIZE
+        threads = len(os.listdir("/proc/self/task"))  # noqa: PTH208 - pathlib adds nothing here
+        if threads > 1:
+            raise IsolationError(
+                f"a preloaded module has started threads ({threads} in all), so workers cannot be forked safely"
+            )
 
     def serve(self) -> None:
         """Until the host closes the control socket or dies."""
@@ -96,7 +102,7 @@ class Zygote:
     def _fork(self, descriptors: list[int]) -> int:
         own_pid = os.getpid()
         try:
-            pid = os.fork()
+            pid = fork()
         except OSError:
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -119,7 +125,7 @@ class Zygote:
     def _become_worker(self, descriptors: list[int], zygote_pid: int) -> Worker:
         """In the child: put on every layer, test them, say so."""
         signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        call("signal", int(signal.SIGCHLD), int(signal.SIG_DFL), what="default action for the end of a child")
         for descriptor in (self._wake_read, self._wake_write):
             os.close(descriptor)
         for standard in (0, 1, 2):
@@ -131,8 +137,8 @@ class Zygote:
         os.close(page)
         seccomp.die_with_parent(zygote_pid)
         self._limit_resources()
-        settings = Settings(**self._settings["worker"])
-        worker = Worker(channel, progress, settings)
+        worker = self._worker
+        worker.attach(channel, progress)
         if not self._sealed:
             worker.send({"self_test": {}})
             return worker

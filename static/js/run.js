@@ -10,7 +10,7 @@
   const HEAD_KINDS = new Set(["status", "run_state", "run_started", "renamed", "tagged", "shelved", "checkpoint"]);
   const state = { rollout: null, accepted: 0, rejected: 0, lastEvent: 0, fresh: {} };
 
-  // Fragments: at most one request a second for each, never two at once, and the newest state wins.
+  // Fragments: at most one request a second for each, never two at once, and the newest state wins. A page nobody sees waits.
   function refresher(url, targetId) {
     let timer = 0;
     let isBusy = false;
@@ -18,6 +18,10 @@
     async function run() {
       timer = 0;
       if (!document.getElementById(targetId)) return;
+      if (document.hidden) {
+        document.addEventListener("visibilitychange", run, { once: true });
+        return;
+      }
       isBusy = true;
       await app.refetch(url, targetId);
       isBusy = false;

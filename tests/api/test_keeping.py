@@ -70,6 +70,7 @@ def test_a_change_that_removes_something_needs_the_digest_of_its_plan(home: Path
     plan = send(admin, "post", "retention/plan/", wanted).json()
     assert plan["removes"] == {
         "runs": 1, "run_bytes": 1520, "names": ["gone-10"], "tensor_files": 0, "tensor_bytes": 0, "samples": 0,
+        "transcripts": 0, "transcript_bytes": 0, "event_log_bytes": 0, "logs": 0, "log_bytes": 0,
     }  # fmt: skip
     refused = send(admin, "patch", "retention/", wanted)
     assert (refused.status_code, refused.json()["code"]) == (409, "refused")

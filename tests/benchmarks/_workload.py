@@ -2,6 +2,7 @@
 
 The large run: 400 rollouts, a new set of 24 environments every 4th, 16 plays of each arm (hinted ones at regenerations):
 2,400 environments, 192,000 episodes with transcripts, 200 metrics, and every event that would have been stored with them.
+What people and workers leave around runs is written by ``_workload_around.py``.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from django.db import connection
 from django.db.models import Model
 from psycopg import sql
 
-from tests.pages.synthetic import CODE, NAMES, synthetic_config
+from tests.pages.synthetic import CODE, NAMES, STAGES, synthetic_config
 from trainer.metrics import METRICS
 from webapp.accounts.models import User
 from webapp.environments.models import Candidate, CorpusDocument, DesignerReward, Environment, MemoryRecord, RegretPoint
@@ -46,6 +47,21 @@ class Size:
     small_rollouts: int = 40  # of each of the other runs
     turns: int = 10
     long_turns: int = 25  # of the newest set, whose transcripts are opened
+    flags: int = 4_000
+    alerts: int = 6_000
+    audit_entries: int = 50_000
+    pools: int = 60
+    corpora: int = 60
+    deliveries: int = 4_000  # of each of a few webhooks
+    queues: int = 6  # of review, all of the large run; the first holds every environment
+
+    @classmethod
+    def small(cls) -> Size:
+        """Enough to see that everything works."""
+        return cls(
+            runs=30, rollouts=16, environments=6, plays=4, metrics=40, small_rollouts=6, flags=60, alerts=60, audit_entries=100, pools=3,
+            corpora=3, deliveries=20, queues=3,
+        )  # fmt: skip
 
     @property
     def sets(self) -> int:
@@ -61,18 +77,16 @@ class Size:
 def write(size: Size) -> Run:
     """Fill an empty, migrated database; the large run. Tables are analysed afterwards."""
     owners = [User.objects.create_user(name) for name in ("ana", "bo", "chen", "dee")]
-    _copy(Run, (_run(index, size, owners) for index in range(size.runs)))
+    copy_rows(Run, (_run(index, size, owners) for index in range(size.runs)))
     runs = list(Run.objects.order_by("id").values_list("id", flat=True))
     large = runs[-1]
-    _copy(MetricPoint, (point for run in runs[:-1] for point in _small_metrics(run, size)))
+    copy_rows(MetricPoint, (point for run in runs[:-1] for point in _small_metrics(run, size)))
     _large(large, size)
-    with connection.cursor() as cursor:
-        _restart_sequences(cursor)
-        cursor.execute("ANALYZE")
+    restart_sequences(CorpusDocument, Candidate, Environment, Episode)
     return Run.objects.get(pk=large)
 
 
-def _copy(model: type[Model], rows: Iterable[Mapping[str, Any]]) -> None:
+def copy_rows(model: type[Model], rows: Iterable[Mapping[str, Any]]) -> None:
     """Insert rows given as column → value; what a row does not say is as a new object of the model has it."""
     fields = [field for field in model._meta.concrete_fields if field.column]
     blank = {field.column: field.get_db_prep_save(field.get_default(), connection) for field in fields}
@@ -94,11 +108,13 @@ def _with_first(first: Mapping[str, Any], rest: Iterator[Mapping[str, Any]]) -> 
     yield from rest
 
 
-def _restart_sequences(cursor: Any) -> None:
-    """Rows were copied with ids of our own; new ones go on behind them."""
-    for model in (CorpusDocument, Candidate, Environment, Episode):
-        table = model._meta.db_table
-        cursor.execute(f"SELECT setval(pg_get_serial_sequence('{table}', 'id'), (SELECT max(id) FROM {table}))")
+def restart_sequences(*models: type[Model]) -> None:
+    """Rows were copied with ids of our own; new ones go on behind them. And the planner learns what there is."""
+    with connection.cursor() as cursor:
+        for model in models:
+            table = model._meta.db_table
+            cursor.execute(f"SELECT setval(pg_get_serial_sequence('{table}', 'id'), (SELECT max(id) FROM {table}))")
+        cursor.execute("ANALYZE")
 
 
 def _run(index: int, size: Size, owners: list[User]) -> dict[str, Any]:
@@ -144,7 +160,7 @@ def metric_names(size: Size) -> list[str]:
 def _large(run: int, size: Size) -> None:
     owner = {"run_id": run, "attempt": 1, "superseded": False}
     generator = random.Random(run)
-    _copy(
+    copy_rows(
         MetricPoint,
         (
             {**owner, "rollout": rollout, "name": name, "value": generator.random()}
@@ -153,15 +169,18 @@ def _large(run: int, size: Size) -> None:
         ),
     )  # fmt: skip
     slots = [(of_set, slot) for of_set in range(size.sets) for slot in range(size.environments)]
-    _copy(CorpusDocument, map(partial(_document, owner, size), range(len(slots))))
+    copy_rows(CorpusDocument, map(partial(_document, owner, size), range(len(slots))))
     for model, make in (
         (Candidate, _candidate), (Environment, _environment), (RegretPoint, _regret), (DesignerReward, _reward), (MemoryRecord, _memory),
     ):  # fmt: skip
-        _copy(model, (make(owner, size, number, *slot) for number, slot in enumerate(slots)))
-    _copy(Episode, _episodes(owner, size))
-    _copy(Transcript, _transcripts(size))
-    _copy(Event, _event_rows(owner, size))
-    _copy(
+        copy_rows(model, (make(owner, size, number, *slot) for number, slot in enumerate(slots)))
+    copy_rows(
+        Candidate, (_rejected(owner, size, number, *slot) for number, slot in enumerate(slots) if _tries(number) > 1)
+    )
+    copy_rows(Episode, _episodes(owner, size))
+    copy_rows(Transcript, _transcripts(size))
+    copy_rows(Event, _event_rows(owner, size))
+    copy_rows(
         Checkpoint,
         ({**owner, "rollout": rollout, "name": f"{rollout:06d}", "next_rollout": rollout + 1, "bytes": 8_000_000_000, "elapsed_s": 40.0,
           "at": _at(rollout)} for rollout in range(size.rollouts)),
@@ -187,14 +206,28 @@ def _common(owner: dict[str, Any], size: Size, number: int, of_set: int, slot: i
     return {**owner, "rollout": of_set * size.regenerate_every, "skill": SKILLS[number % len(SKILLS)]}
 
 
+def _tries(number: int) -> int:
+    """Design attempts of a slot until one was accepted."""
+    return 1 + number % 2
+
+
 def _candidate(owner: dict[str, Any], size: Size, number: int, of_set: int, slot: int) -> dict[str, Any]:
     key = _key(size, of_set, slot)
     code = CODE.format(title="Probe", document=number, name=NAMES[number % len(NAMES)], size=5 + number % 4)
     return {
-        **_common(owner, size, number, of_set, slot), "id": number + 1, "key": f"{key}-a1", "environment_key": key, "slot": slot,
-        "design_attempt": 1, "document_id": number + 1, "document_key": f"doc-{number:05d}", "prompt": "Write an environment. " * 250,
+        **_common(owner, size, number, of_set, slot), "id": number + 1, "key": f"{key}-a{_tries(number)}",
+        "environment_key": key, "slot": slot, "design_attempt": _tries(number),
+        "document_id": number + 1, "document_key": f"doc-{number:05d}", "prompt": "Write an environment. " * 250,
         "reply": f"```python\n{code}\n```", "code": code, "class_name": f"{NAMES[number % len(NAMES)]}Env", "prompt_tokens": 1500,
         "reply_tokens": 900, "finish_reason": "stop", "accepted": True,
+    }  # fmt: skip
+
+
+def _rejected(owner: dict[str, Any], size: Size, number: int, of_set: int, slot: int) -> dict[str, Any]:
+    return {
+        **_candidate(owner, size, number, of_set, slot), "id": size.sets * size.environments + number + 1,
+        "key": f"{_key(size, of_set, slot)}-a1", "design_attempt": 1, "accepted": False, "failed_stage": STAGES[number % len(STAGES)],
+        "reason": "the same answer for every seed",
     }  # fmt: skip
 
 
@@ -205,7 +238,8 @@ def _environment(owner: dict[str, Any], size: Size, number: int, of_set: int, sl
     return {
         **_common(owner, size, number, of_set, slot), "id": number + 1, "key": key, "slot": slot,
         "class_name": f"{NAMES[number % len(NAMES)]}Env", "code": code, "code_digest": f"{number:064x}", "candidate_id": number + 1,
-        "candidate_key": f"{key}-a1", "document_id": number + 1, "document_key": f"doc-{number:05d}", "examples": json.dumps(earlier),
+        "candidate_key": f"{key}-a{_tries(number)}", "document_id": number + 1, "document_key": f"doc-{number:05d}",
+        "examples": json.dumps(earlier),
         "added_at": _at(of_set * size.regenerate_every), "hint_state": ("ok", "ok", "ok", "leaky", "none")[number % 5],
         "hint_text": "Each answer is the distance in rows plus columns.", "hint_tries": 1,
         "state": "retired" if of_set < size.sets - 1 else "active",
@@ -291,7 +325,9 @@ def _turns(count: int, seed: int) -> str:
 def _event_rows(owner: dict[str, Any], size: Size) -> Iterator[dict[str, Any]]:
     cursor = 0
     names = metric_names(size)
-    values = json.dumps({"values": dict.fromkeys(names, 0.5)})
+    warning = json.dumps({"message": "one reply had no end", "where": "play"})
+    said = dict.fromkeys(("phase", "checkpoint", "warning", "rollout_finished"), warning)
+    said["metrics"] = json.dumps({"values": dict.fromkeys(names, 0.5)})
     episode = json.dumps(
         {
             "episode": "r0000-s00/o0/u/00",
@@ -309,12 +345,17 @@ def _event_rows(owner: dict[str, Any], size: Size) -> Iterator[dict[str, Any]]:
             rollout_before = rollout
             for kind in kinds:
                 cursor += 1
-                payload = (
-                    values if kind == "metrics" else json.dumps({"message": "one reply had no end", "where": "play"})
-                )
-                yield _event(owner, cursor, rollout, kind, payload)
+                yield _event(owner, cursor, rollout, kind, said.get(kind) or _announcement(size, rollout))
         cursor += 1
         yield _event(owner, cursor, rollout, "episode", episode)
+
+
+def _announcement(size: Size, rollout: int) -> str:
+    """Payload of a ``rollout_started``: what the ledger expects."""
+    fresh = rollout % size.regenerate_every == 0
+    plays = size.environments * size.plays
+    return json.dumps({"regeneration": fresh, "environments": size.environments, "expected_unhinted": plays,
+                       "expected_hinted": plays if fresh else 0})  # fmt: skip
 
 
 def _event(owner: dict[str, Any], cursor: int, rollout: int, kind: str, payload: str) -> dict[str, Any]:

@@ -1,10 +1,11 @@
 """How much the ingest takes in, and how soon browsers see it: ``python -m tests.benchmarks.live [--pages 50] [--sockets 200]``.
 
 Starts PostgreSQL, Valkey and the web server, and lets a trainer's event log grow by a rollout at a time. First 10 KB transcripts are
-taken in as fast as they go; then ``--pages`` run pages in one Chromium and ``--sockets`` sockets follow a run. A page's delay lasts from
-the moment the rollout was on disk until the page shows its number; a socket's until the frame with it was there. Every socket counts
-its cursors: a frame lost or sent twice ends the benchmark. Exit code 1 when a figure asked for in the issue "The workbench" is missed.
-Run it alone.
+taken in as fast as they go; then ``--pages`` open pages and ``--sockets`` further sockets follow a run. ``--chromium`` of the pages are in
+one Chromium here; the others stand for people at their own machines, whose browsers' painting is not this machine's work: each is a
+socket that also fetches the page's fragment again, as often as the page would. A page's delay lasts from the moment the rollout was on
+disk until it shows its number; a socket's until the frame with it was there. Every socket counts its cursors: a frame lost or sent twice
+ends the benchmark. Exit code 1 when a figure asked for in the issue "The workbench" is missed. Run it alone.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
@@ -103,6 +106,7 @@ def web_server(folder: Path) -> Iterator[str]:
     collect = [sys.executable, "manage.py", "collectstatic", "--noinput", "-v0"]
     subprocess.run(collect, cwd=_ROOT, env=environment, check=True, timeout=300)
     command = [sys.executable, "-m", "uvicorn", "webapp.asgi:application", "--host", "127.0.0.1", "--port", str(port)]
+    command += ["--ws-per-message-deflate", "false"]  # as the product starts it
     with (folder / "web.log").open("wb") as log:
         server = subprocess.Popen(command, cwd=_ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT)
         try:
@@ -152,45 +156,72 @@ class Growing:
         self._threads[1].join()
 
 
-def follow(address: str, run_id: int, cursor: int, cookie: str, sockets: int, rollouts: int) -> None:
-    """Body of the process with the sockets: prints ``ready``, then as JSON the arrival times of each number of rollouts done."""
+def follow(address: str, run_id: int, cursor: int, cookie: str, sockets: int, visitors: int, rollouts: int) -> None:
+    """Body of the process with the sockets: prints ``ready``, then as JSON the arrival times of each number of rollouts done.
+
+    The first ``visitors`` of the sockets belong to pages elsewhere, which also fetch their fragment again.
+    """
     from websockets.asyncio.client import connect
+
+    fragment = urllib.request.Request(
+        f"{address}/runs/{run_id}/latest/", headers={"Cookie": cookie, "HX-Request": "true"}
+    )
+
+    def fetch() -> None:
+        with urllib.request.urlopen(fragment, timeout=60) as answer:
+            answer.read()
+
+    async def refetch(wanted: asyncio.Event) -> None:
+        while True:  # at most one request a second, never two at once: as static/js/run.js does
+            await wanted.wait()
+            await asyncio.sleep(0.3)
+            wanted.clear()
+            await asyncio.to_thread(fetch)
+            await asyncio.sleep(0.7)
 
     url = f"{address.replace('http', 'ws')}/ws/runs/{run_id}/?cursor={cursor}"
     seen: dict[int, list[float]] = {}
     ready = asyncio.Event()
     open_sockets = 0
 
-    async def one() -> None:
+    parse = lru_cache(256)(json.loads)  # the same frame for all: reading it 250 times would be the load
+
+    async def one(is_page: bool) -> None:
         nonlocal open_sockets
         at = cursor
+        wanted = asyncio.Event()
+        fetching = asyncio.create_task(refetch(wanted)) if is_page else None
         async with connect(url, additional_headers={"Cookie": cookie, "Origin": address}, max_size=None) as socket:
             open_sockets += 1
             if open_sockets == sockets:
                 ready.set()
             async for message in socket:
-                frame = json.loads(message)
+                frame = parse(message)
                 if frame["type"] != "events":
                     continue
                 if frame["from"] != at + 1 or len(frame["events"]) != frame["to"] - frame["from"] + 1:
                     raise RuntimeError(f"a frame from {frame['from']} to {frame['to']} came after event {at}")
                 at = frame["to"]
                 await socket.send(json.dumps({"type": "ack", "to": at}))
+                wanted.set()
                 for event in frame["events"]:
                     if event["k"] == "rollout_finished":
                         seen.setdefault(event["r"] + 1, []).append(time.time())
                         if event["r"] + 1 == rollouts + 2:
+                            if fetching is not None:
+                                fetching.cancel()
                             return
 
     async def all_of_them() -> None:
         async def tell() -> None:
-            await ready.wait()
+            if sockets:
+                await ready.wait()
             print("ready", flush=True)
 
         async with asyncio.TaskGroup() as group:
             group.create_task(tell())
-            for _ in range(sockets):
-                group.create_task(one())
+            for number in range(sockets):
+                group.create_task(one(number < visitors))
                 await asyncio.sleep(0.02)
 
     asyncio.run(all_of_them())
@@ -203,8 +234,10 @@ _WATCH = """() => { window.shown = {}; const look = () => {
   new MutationObserver(look).observe(document.body, { childList: true, subtree: true, characterData: true }); }"""
 
 
-def measure_live(folder: Path, pages: int, sockets: int, rollouts: int, every_s: float) -> dict[str, list[float]]:
-    """Delays in seconds of pages (the one in front, and those behind it) and sockets, one for each rollout and page or socket."""
+def measure_live(
+    folder: Path, pages: int, visitors: int, sockets: int, rollouts: int, every_s: float
+) -> dict[str, list[float]]:
+    """Delays in seconds of the pages in Chromium (the one in front, and all) and of the sockets (`visitors` of them of pages elsewhere)."""
     from django.conf import settings
     from django.test import Client
     from playwright.sync_api import sync_playwright
@@ -219,7 +252,15 @@ def measure_live(folder: Path, pages: int, sockets: int, rollouts: int, every_s:
     growing = Growing(folder / "live", rollouts, every_s)
     growing.run.refresh_from_db()
     with web_server(folder) as address, sync_playwright() as playwright:
-        arguments = [address, growing.run.pk, growing.run.last_cursor, f"{cookie}={session}", sockets, rollouts]
+        arguments = [
+            address,
+            growing.run.pk,
+            growing.run.last_cursor,
+            f"{cookie}={session}",
+            sockets,
+            visitors,
+            rollouts,
+        ]
         code = "import json,sys; from tests.benchmarks.live import follow; follow(*json.loads(sys.argv[1]))"
         followers = subprocess.Popen(
             [sys.executable, "-c", code, json.dumps(arguments)], cwd=_ROOT, stdout=subprocess.PIPE, text=True
@@ -237,7 +278,7 @@ def measure_live(folder: Path, pages: int, sockets: int, rollouts: int, every_s:
             )
             tab.evaluate(_WATCH)
             tabs.append(tab)
-        if sockets and followers.stdout.readline().strip() != "ready":
+        if followers.stdout.readline().strip() != "ready":
             raise RuntimeError("the sockets did not open")
         growing.start()
         growing.written_out()
@@ -245,7 +286,7 @@ def measure_live(folder: Path, pages: int, sockets: int, rollouts: int, every_s:
             tab.wait_for_function("last => window.shown[last] !== undefined", arg=str(rollouts + 2), timeout=120_000)
         growing.finish()
         shown = [tab.evaluate("() => window.shown") for tab in tabs]
-        arrived = json.loads(followers.stdout.readline()) if sockets else {}
+        arrived = json.loads(followers.stdout.readline())
         followers.wait(timeout=60)
         browser.close()
     delays = [[page[str(done)] - at for done, at in growing.written.items() if str(done) in page] for page in shown]
@@ -263,6 +304,9 @@ def main() -> int:
     """Fill, follow, print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pages", type=int, default=50)
+    parser.add_argument(
+        "--chromium", type=int, default=5, help="how many of the pages a Chromium on this machine shows"
+    )
     parser.add_argument("--sockets", type=int, default=200)
     parser.add_argument("--transcripts", type=int, default=3_000)
     parser.add_argument("--rollouts", type=int, default=20)
@@ -298,7 +342,10 @@ def main() -> int:
             flush=True,
         )
         print(f"\n{'event to':<28}{'p50 ms':>9}{'p95 ms':>9}{'max ms':>9}{'asked ms':>10}")
-        for kind, delays in measure_live(Path(name), given.pages, given.sockets, given.rollouts, given.every).items():
+        here = min(given.pages, given.chromium)
+        elsewhere = given.pages - here
+        found = measure_live(Path(name), here, elsewhere, elsewhere + given.sockets, given.rollouts, given.every)
+        for kind, delays in found.items():
             if len(delays) < 2:
                 continue
             p95 = quantiles(delays, n=20, method="inclusive")[-1]

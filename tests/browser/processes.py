@@ -20,7 +20,7 @@ START_LIMIT_S = 180.0
 
 @contextmanager
 def running_worker(environment: Mapping[str, str], folder: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A worker on both queues (``arguments``: more of Celery's); at the end all it started is gone. Raises RuntimeError with its log."""
+    """A worker on all queues (``arguments``: more of Celery's); at the end all it started is gone. Raises RuntimeError with its log."""
     ready, log = folder / "worker-ready", folder / "worker.log"
     command = [
         sys.executable,
@@ -31,9 +31,9 @@ def running_worker(environment: Mapping[str, str], folder: Path, *arguments: str
         "webapp.celery",
         "worker",
         "-Q",
-        "gpu,default",
+        "gpu,default,try",
         "-c",
-        "2",
+        "3",
         *arguments,
     ]
     with log.open("wb") as output:

@@ -159,6 +159,12 @@ def staged(page: Any, environment: Mapping[str, str], pages: Mapping[str, str], 
         page.locator("#action").fill((option.get_attribute("data-fill") or "1") if option.count() else "1")
         page.keyboard.press("Enter")
         page.wait_for_function(ANSWERED, arg=answers)
+    page.goto(made["try-play"])
+    page.wait_for_selector("#try-board[data-state=ready]:not([data-waiting])")
+    page.locator("#environment").select_option(key)
+    page.locator("#seed").fill(str(seed))
+    page.get_by_role("button", name="Let it play").click()
+    page.wait_for_selector(".play-over")
     return made
 
 

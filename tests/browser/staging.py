@@ -16,7 +16,9 @@ def stage(run_id: int, environment_key: str, seed: int) -> str:
     from webapp.pools.services import add_environments, create_pool
     from webapp.review import services, services_queues, services_reviews
     from webapp.review.models import FlagKind
+    from webapp.runs.checkpoint_files import stored_checkpoints
     from webapp.runs.models import Run
+    from webapp.trying.services import start_trial
 
     person = User.objects.order_by("pk").first()
     assert person is not None
@@ -41,10 +43,13 @@ def stage(run_id: int, environment_key: str, seed: int) -> str:
     item = services_reviews.claim_next(actor=person, queue_id=queue.pk)
     pool = create_pool(actor=person, name="first pool", licence="Apache-2.0")
     add_environments(actor=person, pool_id=pool.pk, environment_ids=[one.pk for one in environments[:12]])
+    checkpoint = max(stored_checkpoints(run=run))
+    trial = start_trial(actor=person, run=run, checkpoint=checkpoint)
     session = start_play(actor=person, environment=chosen, seed=seed)
     base = f"/runs/{run.pk}/"
     return json.dumps({
-        "play": f"{base}play/{session.pk}/", "lineage": f"{base}environments/{chosen.key}/lineage/",
+        "play": f"{base}play/{session.pk}/", "try-play": f"{base}try/{trial.pk}/?mode=play",
+        "lineage": f"{base}environments/{chosen.key}/lineage/",
         "review-queue": f"/review/queues/{queue.pk}/", "review-item": f"/review/items/{item.pk}/" if item else "/review/queues/",
         "dashboard": "/review/", "pools": f"/pools/{pool.pk}/",
     })  # fmt: skip

@@ -72,6 +72,7 @@ def addresses(run: Any) -> list[str]:
         "config/", "log/", "system/", f"environments/{environment.key}/", f"episodes/{episode.pk}/", f"candidates/{candidate.key}/",
         f"corpus/{document.pk}/", f"pairs/{environment.key}/{episode.play}/",
         f"episodes/{episode.pk}/?find=distance", f"beside/?left={episode.pk}&right={other.pk}", *bench_pages(environment),
+        *trying_pages(run, environment, other),
     )  # fmt: skip
     return [
         "/runs/",
@@ -140,6 +141,62 @@ def bench_pages(environment: Any) -> list[str]:
     lineage = [f"{base}/lineage/", f"{base}/diff/?to={environment.key}", "signals/", "rewards/", "ledger/"]
     pools = ["../../pools/", f"../../pools/{pool.pk}/"]
     return [*pools, *corpus_pages(), *lineage, f"{base}/play/", *plays, f"{base}/variants/new/", f"{base}/variants/1/"]
+
+
+def trying_pages(run: Any, environment: Any, episode: Any) -> list[str]:
+    """A checkpoint that can be tried, and sessions with something said and played: one that goes on, one that failed."""
+    from datetime import timedelta
+    from pathlib import Path
+    from uuid import uuid4
+
+    from django.utils import timezone
+
+    from tests.trainer.starter_run import add_checkpoint
+    from trainer.rundir import RunDirectory
+    from webapp.accounts.models import User
+    from webapp.runs.configuration import parse_config
+    from webapp.trying.models import Exchange, Trial
+
+    directory = RunDirectory(Path(run.directory))
+    if not (directory.checkpoints / "000099").exists():
+        add_checkpoint(directory, "000099", parse_config(run.config))
+    admin = User.objects.get(username="admin")
+    facts = {
+        "reply_tokens": 959,
+        "context_tokens": 1024,
+        "engine": {"parameters": 7, "dtype": "float32", "device": "cpu"},
+    }
+    held = {"facts": facts, "lease": uuid4(), "leased_until": timezone.now() + timedelta(hours=1)}
+    common = {"run": run, "by": admin, "checkpoint": "000099"}
+    ready, made = Trial.objects.get_or_create(**common, state="ready", defaults=held)
+    failed, _ = Trial.objects.get_or_create(**common, state="failed", defaults={"failure": "no <b>memory</b>"})
+    said = {"text": "Hi <script>", "finish": "length", "reply_tokens": 3, "prompt_tokens": 9, "elapsed_s": 0.4}
+    won = {"status": "won", "reward": 1.0, "total_tokens": 80, "elapsed_s": 0.9, "sandbox_tier": "namespaces"}
+    turn = {
+        "observation": "Pick\n\nHINT: the last",
+        "reply": "\\boxed{1}",
+        "action": "\\boxed{1}",
+        "reward": 1.0,
+        "reply_tokens": 4,
+    }
+    play = {"environment": environment, "seed": episode.seed, "arm": "hinted", "turns": [turn], "observation": "Right."}
+    if made:
+        Exchange.objects.create(
+            trial=ready, kind="chat", conversation=1, text="Hello", system="Short.", state="done", answer=said
+        )
+        Exchange.objects.create(
+            trial=ready, kind="chat", conversation=1, text="And?", state="refused", failure="no room"
+        )
+        for _ in range(2):
+            Exchange.objects.create(trial=ready, kind="play", state="done", answer=won, **play)
+    last = ready.exchanges.filter(kind="play").last()
+    inside = [
+        f"try/{ready.pk}/",
+        f"try/{ready.pk}/?mode=play",
+        f"try/{ready.pk}/{last.pk}/beside/{episode.pk}/",
+        f"try/{failed.pk}/",
+    ]
+    return ["checkpoints/000099/try/", *inside]
 
 
 def corpus_pages() -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -69,3 +70,31 @@ def test_a_run_is_imported_and_the_disk_and_retention_pages_follow(page: Any, ro
     clean(page, tmp_path, "retention")
     page.get_by_role("button", name="Set, and remove these").click()
     page.get_by_text("hold from now on").wait_for()
+
+
+def test_an_episode_whose_text_retention_removed_says_so(page: Any, tmp_path: Path) -> None:
+    from django.utils import timezone
+
+    from webapp.episodes.models import Episode
+    from webapp.runs.housekeeping import purge
+    from webapp.runs.import_copy import Copying
+    from webapp.runs.importing import import_run
+    from webapp.runs.models import Retention, Run
+
+    make_run(tmp_path / "tanks", rollouts=2, environments=2, plays=2, finish="completed")
+    elsewhere(lambda: import_run(actor=None, directory=tmp_path / "tanks", copying=Copying.RECORDS))
+    run = Run.objects.get()
+    (Path(run.directory) / "log.txt").write_text("rollout 0\n")
+    Run.objects.update(finished_at=timezone.now() - timedelta(days=20))
+    Retention.objects.create(pk=1, transcript_days=14, log_days=14)
+    elsewhere(purge)
+    episode = Episode.objects.filter(run=run, offset=0, turns__gt=0).order_by("pk")[0]
+    page.goto(f"/runs/{run.pk}/episodes/{episode.pk}/")
+    page.get_by_text("was removed by retention").wait_for()
+    clean(page, tmp_path, "episode-without-text")
+    page.goto(f"/runs/{run.pk}/pairs/{episode.environment_key}/{episode.play}/")
+    assert page.get_by_text("was removed by retention").count() == 2
+    clean(page, tmp_path, "pair-without-text")
+    page.goto(f"/runs/{run.pk}/log/")
+    page.get_by_text("The log was removed by retention").wait_for()
+    clean(page, tmp_path, "log-removed")

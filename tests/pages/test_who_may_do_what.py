@@ -65,7 +65,8 @@ def test_the_table_above_holds_every_address_of_runs() -> None:
 
     lists = {"new", "bulk", "view_save", "view_delete", "queue_move"}
     elsewhere = {"checkpoint_download", "play_beside"}  # test_checkpoint_pages, environments/test_play_beside
-    assert names(urlpatterns) == {*READ, *REVIEW, *lists, *elsewhere, *(name for name, _ in ACT)}
+    trying = {"try", "trial", "trial_board", "trial_state", "trial_act", "trial_beside"}  # tests/trying/test_pages
+    assert names(urlpatterns) == {*READ, *REVIEW, *lists, *elsewhere, *trying, *(name for name, _ in ACT)}
 
 
 @pytest.mark.parametrize(

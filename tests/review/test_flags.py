@@ -12,11 +12,12 @@ from webapp.accounts.models import AuditEntry
 from webapp.environments.models import Environment
 from webapp.episodes.models import Episode
 from webapp.review import services
-from webapp.review.effects import state_of, trained_before
+from webapp.review.effects import state_of
 from webapp.review.errors import ReviewRefused
 from webapp.review.models import Effect, Flag, FlagKind
 from webapp.review.selectors import FlagFilter, flags_of_environment, narrowed, place_of, withheld
 from webapp.review.services import Pointer, Wish
+from webapp.review.trained import trained_before
 from webapp.runs.models import Command, Event, Run
 
 pytestmark = pytest.mark.django_db

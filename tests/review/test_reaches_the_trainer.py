@@ -14,9 +14,10 @@ from tests.trainer.loop.test_control import Driven, at
 from trainer.rundir import RunDirectory
 from webapp.episodes.models import Episode
 from webapp.review import services
-from webapp.review.effects import state_of, trained_before
+from webapp.review.effects import state_of
 from webapp.review.models import Effect
 from webapp.review.services import Wish
+from webapp.review.trained import trained_before
 from webapp.runs.ingest import Ingester
 from webapp.runs.models import Command, Run
 from webapp.runs.supervision.lease import Claim

@@ -257,7 +257,7 @@ def test_a_zygote_that_cannot_fork_says_so_and_lives_on(monkeypatch: pytest.Monk
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     zygote = Zygote.__new__(Zygote)
     zygote._control = theirs
-    monkeypatch.setattr(os, "fork", full)
+    monkeypatch.setattr("sandbox.inside.zygote.fork", full)
 
     async def ask() -> None:
         ours.setblocking(False)

@@ -7,6 +7,7 @@ import contextlib
 import math
 import mmap
 import os
+import select
 import socket
 import struct
 from typing import Any
@@ -195,12 +196,15 @@ def test_any_bytes_from_a_worker_end_in_an_answer_or_a_typed_loss(data: bytes, t
 def test_any_bytes_to_a_worker_end_it_or_get_a_frame(chunks: list[bytes]) -> None:
     """The worker's own reader, in a thread-free way: it reads from a pipe that ends."""
     from sandbox.inside.worker import Worker
+    from sandbox.patience import Patience
 
     read, write = os.pipe()
     os.write(write, b"".join(chunks)[:4000])
     os.close(write)
     worker = Worker.__new__(Worker)
-    worker._descriptor, worker._buffer, worker._hasty = read, bytearray(), False  # type: ignore[misc]
+    worker._descriptor, worker._buffer, worker._patience = read, bytearray(), Patience()
+    worker._poll = select.poll()
+    worker._poll.register(read, select.POLLIN)
     worker._settings = type("Bounds", (), {"frame_bytes": 10_000})()
     try:
         while worker.receive() is not None:

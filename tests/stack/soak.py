@@ -26,7 +26,7 @@ import psycopg
 from webapp.stack.paths import REPOSITORY
 
 RECOVERY_S = 240.0
-VICTIMS = ("web", "gpu", "default", "database", "broker", "trainer", "supervisor")
+VICTIMS = ("web", "gpu", "try", "default", "database", "broker", "trainer", "supervisor")
 RESUMABLE = ("failed", "lost", "stopped")
 IDLE = (*RESUMABLE, "completed")
 

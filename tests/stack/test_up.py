@@ -22,7 +22,7 @@ from webapp.stack.throwaway import throwaway_services
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # minutes only on a machine that others keep busy
 
-SERVICES = ["database", "broker", "web", "gpu", "default"]
+SERVICES = ["database", "broker", "web", "gpu", "try", "default"]
 START_S = 240
 
 
@@ -211,7 +211,9 @@ def test_ctrl_c_stops_everything_in_order_and_leaves_nothing(up: Foreground, per
     assert not any(map(is_alive, pids))
     wait_until(lambda: nothing_left(person.home), within_s=30, what="the end of every process")
     after = output.rpartition("stopping")[2]
-    assert max(after.index(f"{name} stopped") for name in ("web", "gpu", "default")) < after.index("database stopped")
+    assert max(after.index(f"{name} stopped") for name in ("web", "gpu", "try", "default")) < after.index(
+        "database stopped"
+    )
     assert not (person.home / "state.json").exists()
     status = person.run("status")
     assert (status.returncode, status.stdout.split()[:2]) == (3, ["not", "running"])

@@ -8,22 +8,43 @@ in a fixed order (environment, arm, play), so nothing depends on timing.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from sandbox import EnvironmentFault, EpisodeHandle, HostError, Opened, Stepped
 from trainer.agent import action_of
+from trainer.config import RunConfig
 from trainer.errors import InfrastructureError
 from trainer.events import FAULTS, Arm, EpisodeFinished, EpisodeStatus, Turn
 from trainer.learn.advantage import outcome_reward
+from trainer.policy import Policy
+from trainer.prompts import PromptSet
 from trainer.rollout.dialogue import Dialogue, Row
 from trainer.rollout.engine import Sampled, SampleRequest, SamplerError
+from trainer.rollout.pool import EnvironmentPool
 from trainer.seeds import episode_seed, stable_seed
 from trainer.session import Session
 from trainer.state import Environment
 
 FAULTY_SHARE = 0.25
 """Share of faulted unhinted episodes of a rollout from which an environment counts as faulty (spec 6)."""
+
+
+class Table(Protocol):
+    """What a turn needs, wherever it is played: the settings, who speaks, the environments and the prompts. A `Session` is one."""
+
+    @property
+    def config(self) -> RunConfig: ...
+
+    @property
+    def policy(self) -> Policy: ...
+
+    @property
+    def pool(self) -> EnvironmentPool: ...
+
+    @property
+    def prompts(self) -> PromptSet: ...
 
 
 @dataclass
@@ -101,6 +122,19 @@ def play_rollout(session: Session, environments: Sequence[Environment], offset: 
     return started
 
 
+def play_one(table: Table, episode: Episode, watch: Callable[[Episode], None]) -> EpisodeFinished:
+    """Play one episode outside of any rollout, turn for turn as in one; nothing is logged or trained.
+
+    `watch` is called with the episode when it has opened and after each of its turns.
+    """
+    _start(table, [episode])
+    watch(episode)
+    while episode.status is None:
+        _round(table, [episode])
+        watch(episode)
+    return _finished(episode)
+
+
 def bar_faulty(session: Session, episodes: Sequence[Episode]) -> None:
     """Bar environments in which too many unhinted episodes of this rollout were the generated program's fault."""
     for environment in session.state.playable():
@@ -141,63 +175,66 @@ def _start_due(session: Session, groups: Sequence[_Group]) -> list[Episode]:
             group.released = True
             if not session.state.is_out(group.environment.key):
                 due += group.others
-    if not due:
-        return []
-    now = time.monotonic()
-    requests = [(e.environment.key, e.environment.code, e.seed) for e in due]
-    opened = session.pool.reset_many(requests, max_turns=session.config.agent.max_turns)
-    for episode, answer in zip(due, opened, strict=True):
-        episode.started = now
-        _open(session, episode, answer)
+    if due:
+        _start(session, due)
     return due
 
 
-def _open(session: Session, episode: Episode, answer: Opened | EnvironmentFault | HostError) -> None:
+def _start(table: Table, due: Sequence[Episode]) -> None:
+    now = time.monotonic()
+    requests = [(e.environment.key, e.environment.code, e.seed) for e in due]
+    opened = table.pool.reset_many(requests, max_turns=table.config.agent.max_turns)
+    for episode, answer in zip(due, opened, strict=True):
+        episode.started = now
+        _open(table, episode, answer)
+
+
+def _open(table: Table, episode: Episode, answer: Opened | EnvironmentFault | HostError) -> None:
     if not isinstance(answer, Opened):
         _fault(episode, answer)
         return
     episode.handle = answer.episode
     episode.observation = answer.observation
     if episode.arm == "hinted":
-        episode.observation = session.prompts.inject_hint(
+        episode.observation = table.prompts.inject_hint(
             observation=answer.observation, hint=episode.environment.hint or ""
         )
-    messages = session.prompts.play(observation=episode.observation)
-    episode.dialogue = session.policy.converse(messages)
+    messages = table.prompts.play(observation=episode.observation)
+    episode.dialogue = table.policy.converse(messages)
     episode.prompt_tokens = len(episode.dialogue.context_ids)
 
 
-def _round(session: Session, live: Sequence[Episode]) -> None:
+def _round(table: Table, live: Sequence[Episode]) -> None:
     """One turn of every live episode; sets the status of those that end."""
     requests: list[tuple[Episode, SampleRequest]] = []
     for episode in live:
-        request = _request(session, episode)
+        request = _request(table, episode)
         if request is None:
             episode.status = "context_full"
         else:
             requests.append((episode, request))
-    replies = session.policy.generate([request for _, request in requests])
+    replies = table.policy.generate([request for _, request in requests])
     moves: list[tuple[Episode, EpisodeHandle, str]] = []
     for (episode, _), reply in zip(requests, replies, strict=True):
-        action = _take_reply(session, episode, reply)
+        action = _take_reply(table, episode, reply)
         if action is not None and episode.handle is not None:
             moves.append((episode, episode.handle, action))
-    stepped = session.pool.step_many([(handle, action) for _, handle, action in moves])
+    stepped = table.pool.step_many([(handle, action) for _, handle, action in moves])
     for (episode, _, _), answer in zip(moves, stepped, strict=True):
-        _take_step(session, episode, answer)
-    session.pool.end_many([e.handle for e in live if e.status is not None and e.handle is not None])
+        _take_step(table, episode, answer)
+    table.pool.end_many([e.handle for e in live if e.status is not None and e.handle is not None])
 
 
-def _request(session: Session, episode: Episode) -> SampleRequest | None:
+def _request(table: Table, episode: Episode) -> SampleRequest | None:
     """The next generation, None when the context is full."""
     assert episode.dialogue is not None, "only opened episodes are played"
-    agent = session.config.agent
+    agent = table.config.agent
     prompt = episode.dialogue.context_ids
-    room = session.policy.room(len(prompt), max_tokens=agent.max_tokens)
+    room = table.policy.room(len(prompt), max_tokens=agent.max_tokens)
     if not room:
         return None
     seed = stable_seed(
-        session.config.seed,
+        table.config.seed,
         "agent",
         episode.environment.key,
         episode.offset,
@@ -205,10 +242,10 @@ def _request(session: Session, episode: Episode) -> SampleRequest | None:
         episode.play,
         len(episode.turns),
     )
-    return session.policy.request(prompt, max_tokens=room, temperature=agent.temperature, seed=seed)
+    return table.policy.request(prompt, max_tokens=room, temperature=agent.temperature, seed=seed)
 
 
-def _take_reply(session: Session, episode: Episode, reply: Sampled | SamplerError) -> str | None:
+def _take_reply(table: Table, episode: Episode, reply: Sampled | SamplerError) -> str | None:
     """Keep the reply; the action for the environment, or None when the episode ended with it."""
     assert episode.dialogue is not None, "only opened episodes are played"
     if isinstance(reply, SamplerError):
@@ -234,7 +271,7 @@ def _take_reply(session: Session, episode: Episode, reply: Sampled | SamplerErro
     return action
 
 
-def _take_step(session: Session, episode: Episode, answer: Stepped | EnvironmentFault | HostError) -> None:
+def _take_step(table: Table, episode: Episode, answer: Stepped | EnvironmentFault | HostError) -> None:
     assert episode.dialogue is not None, "only opened episodes are played"
     if not isinstance(answer, Stepped):
         _fault(episode, answer)
@@ -253,7 +290,7 @@ def _take_step(session: Session, episode: Episode, answer: Stepped | Environment
         episode.status = "won" if answer.reward > 0 else "lost"
     elif answer.truncated:
         episode.status = "truncated_by_env"
-    elif len(episode.turns) >= session.config.agent.max_turns:
+    elif len(episode.turns) >= table.config.agent.max_turns:
         episode.status = "turn_limit"
     else:
         episode.dialogue.append_observation(answer.observation)
@@ -303,27 +340,10 @@ def _without_quarantined(session: Session, live: Sequence[Episode]) -> tuple[lis
 def _report(session: Session, ended: Sequence[Episode]) -> int:
     """One event and one tensor sample per ended episode; returns how many."""
     for episode in ended:
-        rows = episode.rows()
-        sampled = sum(sum(row.mask) for row in rows)
-        event = EpisodeFinished(
-            episode=episode.key,
-            environment=episode.environment.key,
-            arm=episode.arm,
-            offset=episode.offset,
-            play=episode.play,
-            seed=episode.seed,
-            status=episode.status or "sandbox_error",
-            reward=episode.reward,
-            turns=episode.turns,
-            final_observation=episode.observation if episode.turns and episode.turns[-1].reward is not None else "",
-            prompt_tokens=episode.prompt_tokens,
-            total_tokens=max((len(row.prompt_ids) + len(row.token_ids) for row in rows), default=episode.prompt_tokens),
-            trained_tokens=sampled if episode.arm == "unhinted" and episode.reward is not None else 0,
-            fault=episode.fault,
-            elapsed_s=round(time.monotonic() - episode.started, 4),
-        )
+        event = _finished(episode)
         session.log.emit(event)
         session.record.episodes.append(event)
+        rows = episode.rows()
         for number, row in enumerate(rows):
             session.tensors.add(
                 episode.key if len(rows) == 1 else f"{episode.key}/{number}",
@@ -335,3 +355,25 @@ def _report(session: Session, ended: Sequence[Episode]) -> int:
                 logprobs=row.logprobs,
             )
     return len(ended)
+
+
+def _finished(episode: Episode) -> EpisodeFinished:
+    rows = episode.rows()
+    sampled = sum(sum(row.mask) for row in rows)
+    return EpisodeFinished(
+        episode=episode.key,
+        environment=episode.environment.key,
+        arm=episode.arm,
+        offset=episode.offset,
+        play=episode.play,
+        seed=episode.seed,
+        status=episode.status or "sandbox_error",
+        reward=episode.reward,
+        turns=episode.turns,
+        final_observation=episode.observation if episode.turns and episode.turns[-1].reward is not None else "",
+        prompt_tokens=episode.prompt_tokens,
+        total_tokens=max((len(row.prompt_ids) + len(row.token_ids) for row in rows), default=episode.prompt_tokens),
+        trained_tokens=sampled if episode.arm == "unhinted" and episode.reward is not None else 0,
+        fault=episode.fault,
+        elapsed_s=round(time.monotonic() - episode.started, 4),
+    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pathlib import Path
 
-FEATURES = ("runs", "environments", "episodes", "review", "pools", "corpora", "keeping", "alerts", "api")
+FEATURES = ("runs", "environments", "episodes", "review", "pools", "corpora", "keeping", "alerts", "trying", "api")
 
 
 def installed_features(webapp_folder: Path) -> tuple[str, ...]:

@@ -128,7 +128,4 @@ def _memory(run: Run, keys: Iterable[str]) -> list[MemoryRecord]:
 
 def _shown_any(keys: Sequence[str]) -> Q:
     """Rows whose prompt showed one of these."""
-    condition = Q(pk__in=[])
-    for key in keys:
-        condition |= Q(examples__contains=[key]) | Q(counter_examples__contains=[key])
-    return condition
+    return Q(examples__has_any_keys=list(keys)) | Q(counter_examples__has_any_keys=list(keys))

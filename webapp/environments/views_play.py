@@ -22,6 +22,7 @@ from webapp.environments.views import number_in
 from webapp.episodes.models import Episode
 from webapp.episodes.rendering import render_turns
 from webapp.episodes.selectors import TURNS_A_PAGE, align, read_turns
+from webapp.episodes.texts import removal_dates
 from webapp.episodes.viewing import view_context
 from webapp.runs.errors import ActRefused
 from webapp.runs.models import Run
@@ -121,7 +122,8 @@ def play_beside(request: HttpRequest, run_id: int, session_id: int, episode_id: 
     context = run_context(
         request, run, "environments", environment=session.environment, session=session, episode=episode, aligned=aligned,
         first_difference=next((row.number for row in aligned if row.first_difference), None), previous=neighbours[0],
-        following=neighbours[1], place=index + 1, plays=plays, is_cut=episode.turns > TURNS_A_PAGE, **shown,
+        following=neighbours[1], place=index + 1, plays=plays, is_cut=episode.turns > TURNS_A_PAGE,
+        removed=removal_dates(episodes=[episode]), **shown,
     )  # fmt: skip
     return render(request, "environments/play_beside.html", dict(context))
 

@@ -50,6 +50,7 @@ class Transcript(ApiView):
         turns = transcript.turns[start : start + limit_of(request)]
         body = {
             "episode": episode, "start": start, "turns": turns, "final_observation": transcript.final_observation,
+            "text_removed_at": transcript.removed_at,
             "more": start + len(turns) < len(transcript.turns),
         }  # fmt: skip
         return Response(TranscriptSerializer(body).data)

@@ -50,3 +50,4 @@ class Transcript(models.Model):
     episode = models.OneToOneField(Episode, models.CASCADE, primary_key=True, related_name="transcript")
     turns = models.JSONField()
     final_observation = models.TextField(blank=True, default="")
+    removed_at = models.DateTimeField(null=True)  # retention emptied it then (texts.py)

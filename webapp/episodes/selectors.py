@@ -171,6 +171,8 @@ def _turn_view(row: Sequence[Any], *, is_hinted: bool) -> TurnView:
 def read_text(*, episode: Episode, turn: int, part: str) -> str:
     """The whole observation or reply of one turn. Raises Http404."""
     transcript = _transcript(episode)
+    if transcript.removed_at is not None:
+        raise Http404(f"The text of this transcript was removed by retention on {transcript.removed_at:%Y-%m-%d}.")
     if part not in ("observation", "reply") or not 0 <= turn < len(transcript.turns):
         raise Http404("There is no such turn.")
     return str(transcript.turns[turn].get(part) or "")

@@ -27,4 +27,7 @@ class TranscriptSerializer(serializers.Serializer[Any]):
     start = serializers.IntegerField(help_text="Number of the first turn here, from 0.")
     turns = serializers.ListField(child=serializers.JSONField())
     final_observation = serializers.CharField(help_text="What the environment said last; empty when it said nothing.")
+    text_removed_at = serializers.DateTimeField(
+        allow_null=True, help_text="When retention removed the text; there are no turns then. Null while it is kept."
+    )
     more = serializers.BooleanField(help_text="Turns follow: ask again with a later start.")

@@ -20,6 +20,7 @@ from webapp.episodes.finding import HITS_SHOWN, find_in_transcript
 from webapp.episodes.models import Episode
 from webapp.episodes.rendering import PAGE_CHARACTERS, render_text, render_turns
 from webapp.episodes.selectors import STATUSES, TURNS_A_PAGE, EpisodeFilter, Pair, Text, TurnView
+from webapp.episodes.texts import removal_dates
 from webapp.episodes.viewing import view_context
 from webapp.runs.models import Run
 from webapp.runs.page import run_context
@@ -71,7 +72,7 @@ def episode_page(request: HttpRequest, run_id: int, episode_id: int) -> HttpResp
         final=None if more else final, earlier=max(1, start - TURNS_A_PAGE + 1) if start else None,
         find=find, hits=find_in_transcript(episode=episode, text=find), hits_limit=HITS_SHOWN,
         is_partly_raw=shown["view"] == "rendered" and any(turn.reply.html is None for turn in turns),
-        rendered_limit=PAGE_CHARACTERS,
+        rendered_limit=PAGE_CHARACTERS, text_removed_at=removal_dates(episodes=[episode]).get(episode.pk),
         **shown,
     )  # fmt: skip
     return render(request, "episodes/page.html", dict(context))
@@ -115,6 +116,7 @@ def episode_raw(request: HttpRequest, run_id: int, episode_id: int) -> HttpRespo
         body = {
             "episode": episode.key, "attempt": episode.attempt, "seed": str(episode.seed), "arm": episode.arm, "status": episode.status,
             "reward": episode.reward, "fault": episode.fault, "turns": transcript.turns, "final_observation": transcript.final_observation,
+            "text_removed_at": transcript.removed_at.isoformat() if transcript.removed_at else None,
         }  # fmt: skip
         text, name, kind = (
             json.dumps(body, ensure_ascii=True, indent=1),
@@ -150,6 +152,7 @@ def pair_page(request: HttpRequest, run_id: int, key: str, play: int) -> HttpRes
         request, run, "environments", environment=environment, pair=pair, pairs=pairs, aligned=aligned, first_difference=first,
         strips=[{"arm": arm, "marks": _marks(run, key, pairs, arm, play)} for arm in ("unhinted", "hinted")],
         previous=_address(run, key, pairs, index - 1), following=_address(run, key, pairs, index + 1), place=index + 1,
+        removed=removal_dates(episodes=[pair.unhinted, pair.hinted]),
         is_cut=any(episode is not None and episode.turns > TURNS_A_PAGE for episode in (pair.unhinted, pair.hinted)),
         **shown,
     )  # fmt: skip

@@ -14,6 +14,7 @@ from webapp.episodes import selectors
 from webapp.episodes.models import Episode
 from webapp.episodes.rendering import render_turns
 from webapp.episodes.selectors import TURNS_A_PAGE
+from webapp.episodes.texts import removal_dates
 from webapp.episodes.tokens import Token, TokensMissing, read_turn_tokens
 from webapp.episodes.viewing import view_context
 from webapp.runs.models import Run
@@ -60,7 +61,7 @@ def beside(request: HttpRequest, run_id: int) -> HttpResponse:
         request, run, "episodes", left=left, right=right, aligned=aligned,
         first_difference=next((row.number for row in aligned if row.first_difference), None),
         same_seed=left.seed == right.seed and left.environment_key == right.environment_key,
-        is_cut=max(left.turns, right.turns) > TURNS_A_PAGE, **shown,
+        removed=removal_dates(episodes=[left, right]), is_cut=max(left.turns, right.turns) > TURNS_A_PAGE, **shown,
     )  # fmt: skip
     return render(request, "episodes/beside.html", dict(context))
 

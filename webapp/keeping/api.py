@@ -91,7 +91,10 @@ class RetentionSettings(ApiView):
         confirmed, plan = values.pop("confirmed"), _planned(values)
         if not services.hold_retention(actor=actor_of(request), plan=plan, confirmed=confirmed):
             gone = plan.removal
-            what = f"{gone.runs} deleted runs, {gone.tensor_files} token files and {gone.samples} machine measurements"
+            what = (
+                f"{gone.runs} deleted runs, {gone.tensor_files} token files, {gone.samples} machine measurements, "
+                f"{gone.transcripts} transcripts and {gone.logs} printed logs"
+            )
             since = "What it removes has changed since it was planned. " if confirmed else ""
             raise ActRefused(
                 f"{since}Nothing was changed: this would remove {what} for good. Plan it at retention/plan/ and send the "

@@ -33,6 +33,14 @@ class RetentionForm(_ModelForm):
         label="Machine measurements after a run’s end", required=False, min_value=1, max_value=MOST_DAYS,
         help_text="The System tab. Empty: as long as the run.",
     )  # fmt: skip
+    transcript_days = forms.IntegerField(
+        label="Transcripts after a run’s end", required=False, min_value=1, max_value=MOST_DAYS,
+        help_text="What was said in each turn. Empty: as long as the run. Token files hold the replies too; set their days as well.",
+    )  # fmt: skip
+    log_days = forms.IntegerField(
+        label="Printed logs after a run’s end", required=False, min_value=1, max_value=MOST_DAYS,
+        help_text="The Log tab. Empty: as long as the run.",
+    )  # fmt: skip
     keep_last = forms.IntegerField(
         label="Newest checkpoints kept", required=False, min_value=1, max_value=MOST_CHECKPOINTS,
         help_text="checkpoint.keep_last of runs started from a preset. Empty: the preset’s own.",
@@ -48,7 +56,9 @@ class RetentionForm(_ModelForm):
 
     class Meta:
         model = Retention
-        fields = ("restore_days", "tensor_days", "sample_days", "keep_last", "keep_every", "keep_best")
+        fields = (
+            "restore_days", "tensor_days", "sample_days", "transcript_days", "log_days", "keep_last", "keep_every", "keep_best",
+        )  # fmt: skip
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]

@@ -63,6 +63,8 @@ class RetentionSettingsSerializer(serializers.Serializer[Any]):
     restore_days = _days("A deleted run can be restored for so long; null: SPADEWORK_RESTORE_DAYS.")
     tensor_days = _days("Token files after a run's end; null: as long as the run.")
     sample_days = _days("Machine measurements after a run's end; null: as long as the run.")
+    transcript_days = _days("Transcripts after a run's end; null: as long as the run.")
+    log_days = _days("Printed logs after a run's end; null: as long as the run.")
     keep_last = _kept("checkpoint.keep_last of runs started from a preset.", least=1, most=MOST_CHECKPOINTS)
     keep_every = _kept("checkpoint.keep_every.", least=0, most=MOST_EVERY)
     keep_best = _kept("checkpoint.keep_best.", least=0, most=MOST_CHECKPOINTS)
@@ -83,6 +85,13 @@ class RemovalSerializer(serializers.Serializer[Any]):
     tensor_files = serializers.IntegerField(help_text="Token files.")
     tensor_bytes = serializers.IntegerField()
     samples = serializers.IntegerField(help_text="Machine measurements.")
+    transcripts = serializers.IntegerField()
+    transcript_bytes = serializers.IntegerField(help_text="In the database.")
+    event_log_bytes = serializers.IntegerField(
+        help_text="Of the event logs they are also taken out of, with all else these hold."
+    )
+    logs = serializers.IntegerField(help_text="Printed logs.")
+    log_bytes = serializers.IntegerField()
 
 
 class RetentionSerializer(RetentionSettingsSerializer):

@@ -14,9 +14,12 @@ class PoolsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Show pools on the pages of environments."""
+        """Show pools on the pages of environments; what is in a pool keeps its transcripts."""
+        from webapp.episodes.texts import keep_texts_of
         from webapp.pools import panels
+        from webapp.pools.selectors import pooled_environments
 
         fill_place("environment_list", panels.choose_bar)
         fill_place("environment_lineage", panels.lineage)
         extend_graph("environment_lineage", panels.lineage_nodes)
+        keep_texts_of(pooled_environments)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django.db.models import Count, Q
+from django.db.models import Count, Q, QuerySet
 from django.http import Http404
 
 from webapp.accounts.models import User
@@ -37,6 +37,11 @@ def access_pool(*, pool_id: int) -> Pool:
     if pool is None:
         raise Http404(f"There is no pool {pool_id}.")
     return pool
+
+
+def pooled_environments() -> QuerySet[PoolItem, int]:
+    """Ids of environments that are in a pool."""
+    return PoolItem.objects.values_list("environment", flat=True)
 
 
 def items_of(*, pool: Pool, only_rejected: bool = False, cursor: str = "", size: int = PAGE_ROWS) -> Page[PoolItem]:

@@ -11,11 +11,14 @@ class ReviewConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Show flags on the pages of environments and episodes."""
+        """Show flags on the pages of environments and episodes; what people judge keeps its transcripts."""
         from webapp.core.graph import extend_graph
         from webapp.core.listing import Column, Filter, add_column, add_filter
         from webapp.core.panels import fill_place
+        from webapp.episodes.texts import keep_texts_of
         from webapp.review import listing, panels
+        from webapp.review.selectors import flagged_environments
+        from webapp.review.selectors_queues import reviewed_environments
 
         fill_place("environment_actions", panels.environment_button)
         fill_place("environment_side", panels.environment_flags)
@@ -29,3 +32,5 @@ class ReviewConfig(AppConfig):
         )
         fill_place("episode_actions", panels.episode_button)
         fill_place("episode_top", panels.episode_flags)
+        keep_texts_of(flagged_environments)
+        keep_texts_of(reviewed_environments)

@@ -7,11 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from django.db.models import Count, Q, Sum
-
 from webapp.accounts.models import User
-from webapp.environments.models import DesignerReward, Environment
-from webapp.episodes.models import Episode
+from webapp.environments.models import Environment
 from webapp.review.models import Act, Effect
 from webapp.runs import services as runs
 from webapp.runs.models import Command
@@ -129,26 +126,3 @@ def _what_holds(effect: Effect) -> str:
     if effect.act == Act.PURGE_MEMORY:
         return "shown to no designer"
     return f"advantages times {effect.weight:g}" if effect.weight is not None else ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Trained:
-    """Samples of an environment that updates had already used: agent episodes with their tokens, and its design."""
-
-    episodes: int
-    tokens: int
-    designs: int
-    shown_to: int  # later design attempts whose prompt showed it from memory
-
-
-def trained_before(*, environment: Environment, rollout: int | None = None) -> Trained:
-    """What was trained before ``rollout`` (exclusive); None: in all finished rollouts of the run."""
-    run = environment.run
-    end = run.rollouts_done if rollout is None else rollout
-    mine = Q(run_id=environment.run_id, environment=environment, superseded=environment.superseded, rollout__lt=end)
-    played = Episode.objects.filter(mine, trained_tokens__gt=0).aggregate(n=Count("id"), tokens=Sum("trained_tokens"))
-    designs = DesignerReward.objects.filter(mine, reward__isnull=False).count()
-    later = run.candidates.filter(superseded=False, rollout__lt=end).filter(
-        Q(examples__contains=[environment.key]) | Q(counter_examples__contains=[environment.key])
-    )
-    return Trained(episodes=played["n"], tokens=played["tokens"] or 0, designs=designs, shown_to=later.count())

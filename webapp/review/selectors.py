@@ -14,9 +14,10 @@ from webapp.core.pagination import Page, keyset_page
 from webapp.environments.models import Environment
 from webapp.episodes.models import Episode
 from webapp.episodes.selectors import TURNS_A_PAGE
-from webapp.review.effects import WITHHOLDING, EffectState, Trained, state_of, trained_before
+from webapp.review.effects import WITHHOLDING, EffectState, state_of
 from webapp.review.models import Effect, Flag, FlagKind
 from webapp.review.services import may_reach_trainer
+from webapp.review.trained import Trained, trained_before_each
 
 PAGE_ROWS = 50
 SEVERITIES = {str(severity.label): severity.value for severity in Flag.Severity}
@@ -161,6 +162,11 @@ def withheld(*, environments: QuerySet[Environment]) -> QuerySet[Environment]:
     return environments.filter(pk__in=held)
 
 
+def flagged_environments() -> QuerySet[Flag, int]:
+    """Ids of environments that somebody flagged, in whole or in part, withdrawn or not."""
+    return Flag.objects.values_list("environment", flat=True)
+
+
 def place_of(flag: Flag) -> Place:
     """Where to look, as precise as the flag says. Needs ``environment`` loaded."""
     environment = flag.environment
@@ -188,12 +194,16 @@ def _loaded(flags: QuerySet[Flag]) -> QuerySet[Flag]:
 
 def _shown(flags: Iterable[Flag], reader: User) -> list[ShownFlag]:
     may_act = may_reach_trainer(reader)
-    trained: dict[int, Trained] = {}
+    flags = list(flags)
+    effects = {flag.effect.pk: flag.effect for flag in flags if flag.effect is not None}
+    trained = (
+        trained_before_each(wanted={effect.pk: (effect.environment, _since(effect)) for effect in effects.values()})
+        if effects
+        else {}
+    )
     shown = []
     for flag in flags:
         effect = flag.effect
-        if effect is not None and effect.pk not in trained:
-            trained[effect.pk] = trained_before(environment=effect.environment, rollout=_since(effect))
         stands = flag.withdrawn_at is None
         shown.append(
             ShownFlag(

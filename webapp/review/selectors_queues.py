@@ -123,6 +123,13 @@ def free_items(*, queue: Queue, reader: User) -> int:
     return free_for(queue=queue, reviewer=reader).values("item").distinct().count()
 
 
+def reviewed_environments() -> QuerySet[QueueItem, int]:
+    """Ids of environments that somebody labelled, or that wait for a label in an open queue."""
+    given = Exists(Review.objects.filter(item=OuterRef("pk"), given_at__isnull=False))
+    waits = Q(queue__closed_at=None, completed_at=None)
+    return QueueItem.objects.filter(waits | given).values_list("environment", flat=True)
+
+
 def skipped_items(*, queue: Queue, reader: User) -> int:
     """How many items the reader passed over."""
     return Skip.objects.filter(item__queue=queue, reviewer=reader).count()

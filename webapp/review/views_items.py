@@ -17,6 +17,7 @@ from webapp.core.requests import signed_in_user
 from webapp.environments.selectors import with_measures
 from webapp.episodes.models import Episode
 from webapp.episodes.selectors import read_turns
+from webapp.episodes.texts import removal_dates
 from webapp.review import selectors, selectors_queues, services_queues, services_reviews
 from webapp.review.errors import ReviewRefused
 from webapp.review.forms import LabelForm
@@ -120,7 +121,10 @@ def _evidence(request: HttpRequest, shown: ShownItem) -> dict[str, Any]:
     if episode is None:
         return {"episode": None, "turns": []}
     marked = {reason.turn for reason in shown.reasons if reason.episode == episode.pk and reason.turn is not None}
-    return {"episode": episode, "turns": read_turns(episode=episode, count=_EVIDENCE_TURNS), "marked_turns": marked}
+    return {
+        "episode": episode, "turns": read_turns(episode=episode, count=_EVIDENCE_TURNS), "marked_turns": marked,
+        "text_removed_at": removal_dates(episodes=[episode]).get(episode.pk),
+    }  # fmt: skip
 
 
 @require_role(Role.REVIEWER)

@@ -11,8 +11,11 @@ from django.utils import timezone
 
 from webapp.accounts.audit import record
 from webapp.episodes.models import Episode, Transcript
+from webapp.episodes.texts import kept_environments, remove_texts
+from webapp.runs.errors import ActRefused
+from webapp.runs.eventlog_texts import strip_texts
 from webapp.runs.models import Event, MetricPoint, Run
-from webapp.runs.retention import due_samples, due_tensors, is_ours, retention
+from webapp.runs.retention import due_logs, due_samples, due_tensors, due_texts, is_ours, retention
 from webapp.runs.services_shelf import restorable
 
 log = logging.getLogger(__name__)
@@ -26,6 +29,8 @@ def purge() -> None:
     purge_deleted()
     purge_tensors()
     purge_samples()
+    purge_texts()
+    purge_logs()
 
 
 def purge_tensors() -> int:
@@ -52,6 +57,53 @@ def purge_tensors() -> int:
 def purge_samples() -> int:
     """Remove the machine's measurements of runs that ended long enough ago; how many."""
     return due_samples(retention()).delete()[0]
+
+
+def purge_texts() -> int:
+    """Remove what was said in the episodes of runs that ended long enough ago; how many transcripts.
+
+    Rows first, then the event log; the run is done when both are. What fails or is cut short is taken up in the next round.
+    """
+    return sum(_purge_texts(run) for run in due_texts(retention()))
+
+
+def _purge_texts(run: Run) -> int:
+    at = timezone.now()
+    kept = kept_environments(run=run)
+    removed = remove_texts(run=run, kept=list(kept), at=at)
+    freed = 0
+    try:
+        if is_ours(run) and Path(run.directory).is_dir():
+            freed = strip_texts(root=Path(run.directory), kept=list(kept.values()))
+    except (ActRefused, OSError) as error:
+        log.warning("texts of %s cannot be taken out of its event log (%s); it is tried again", run, error)
+    else:
+        Run.objects.filter(pk=run.pk).update(text_removed_at=at)
+    if removed.transcripts or freed:
+        detail = {
+            "transcripts": removed.transcripts, "database_bytes": removed.bytes, "event_log_bytes": freed,
+            "environments_kept": len(kept),
+        }  # fmt: skip
+        record(actor=None, action="run.texts_purged", target=run, detail=detail)
+    return removed.transcripts
+
+
+def purge_logs() -> int:
+    """Remove the printed logs of runs that ended long enough ago; bytes freed. What cannot be removed is tried again."""
+    freed = 0
+    for run, path in due_logs(retention()):
+        try:
+            size = path.stat().st_size
+            path.unlink()
+        except FileNotFoundError:  # another worker was faster
+            continue
+        except OSError as error:
+            log.warning("%s cannot be removed (%s); it is tried again", path, error)
+            continue
+        Run.objects.filter(pk=run.pk).update(log_removed_at=timezone.now())
+        record(actor=None, action="run.log_purged", target=run, detail={"bytes": size})
+        freed += size
+    return freed
 
 
 def purge_deleted() -> int:

@@ -54,6 +54,10 @@ class Run(models.Model):
     alerts = models.IntegerField(default=0, db_default=0)  # how many the feature of that name has listed
     gap = models.BooleanField(default=False)  # the event log has a hole: what is shown is not everything
 
+    # Set by housekeeping; older than `finished_at` once the run was resumed and has ended again.
+    text_removed_at = models.DateTimeField(null=True)  # texts of transcripts; each transcript says it too
+    log_removed_at = models.DateTimeField(null=True)  # log.txt
+
     # Held by the supervisor.
     lease = models.UUIDField(null=True)  # changes with every claim; a supervisor that no longer holds it must let go
     gpu_set = models.TextField(blank=True, default="")  # host and devices it runs on
@@ -85,6 +89,8 @@ class Retention(models.Model):
     restore_days = models.IntegerField(null=True)  # a deleted run can be restored for so long; SPADEWORK_RESTORE_DAYS
     tensor_days = models.IntegerField(null=True)  # token files after a run's end; as long as the run
     sample_days = models.IntegerField(null=True)  # measurements of the machine after a run's end; as long as the run
+    transcript_days = models.IntegerField(null=True)  # texts of transcripts after a run's end; as long as the run
+    log_days = models.IntegerField(null=True)  # log.txt after a run's end; as long as the run
     keep_last = models.IntegerField(null=True)  # checkpoint.keep_last of new runs; the preset's own
     keep_every = models.IntegerField(null=True)  # checkpoint.keep_every; the preset's own
     keep_best = models.IntegerField(null=True)  # checkpoint.keep_best; the preset's own

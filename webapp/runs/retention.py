@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -10,15 +10,18 @@ from typing import Final
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import F, Q, QuerySet
 from django.forms.models import model_to_dict
 from django.utils import timezone
 
 from trainer.config import RunConfig
 from webapp.accounts.audit import record
 from webapp.accounts.models import User
+from webapp.episodes.texts import texts_of
 from webapp.runs.configuration import apply_overrides
 from webapp.runs.estimate import directory_bytes
+from webapp.runs.eventlog_texts import event_files
+from webapp.runs.logtail import log_path
 from webapp.runs.models import Retention, Run, SystemSample
 from webapp.runs.services import runs_directory
 from webapp.runs.states import FINAL
@@ -39,11 +42,16 @@ class Removal:
     tensor_files: int = 0
     tensor_bytes: int = 0
     samples: int = 0
+    transcripts: int = 0
+    transcript_bytes: int = 0  # in the database
+    event_log_bytes: int = 0  # of the logs they are also taken out of, with all else these hold
+    logs: int = 0
+    log_bytes: int = 0
 
     @property
     def is_nothing(self) -> bool:
         """True when nothing would go."""
-        return not (self.runs or self.tensor_files or self.samples)
+        return not (self.runs or self.tensor_files or self.samples or self.transcripts or self.logs)
 
 
 def retention() -> Retention:
@@ -107,6 +115,24 @@ def due_samples(held: Retention) -> QuerySet[SystemSample]:
     return SystemSample.objects.filter(run__in=_ended_before(held.sample_days).values("pk"))
 
 
+def due_texts(held: Retention) -> QuerySet[Run]:
+    """Runs that ended long enough ago and whose transcripts have not been looked at since."""
+    if held.transcript_days is None:
+        return Run.objects.none()
+    return _ended_before(held.transcript_days).filter(Q(text_removed_at=None) | Q(text_removed_at__lt=F("finished_at")))
+
+
+def due_logs(held: Retention) -> Iterator[tuple[Run, Path]]:
+    """Printed logs of runs of ours that ended long enough ago, by run."""
+    if held.log_days is None:
+        return
+    due = _ended_before(held.log_days).filter(Q(log_removed_at=None) | Q(log_removed_at__lt=F("finished_at")))
+    for run in due.iterator():
+        path = log_path(run) if is_ours(run) else None
+        if path is not None:
+            yield run, path
+
+
 def removal_of(held: Retention) -> Removal:
     """What these would remove now; nothing is removed."""
     found = Removal(samples=due_samples(held).count())
@@ -121,7 +147,20 @@ def removal_of(held: Retention) -> Removal:
         if run.pk not in gone:
             found.tensor_files += len(files)
             found.tensor_bytes += sum(path.stat().st_size for path in files)
+    _add_texts(found, [run for run in due_texts(held) if run.pk not in gone])
+    for run, path in due_logs(held):
+        if run.pk not in gone:
+            found.logs += 1
+            found.log_bytes += path.stat().st_size
     return found
+
+
+def _add_texts(found: Removal, runs: Sequence[Run]) -> None:
+    texts = texts_of(runs=[run.pk for run in runs])
+    if texts.transcripts:
+        found.transcripts, found.transcript_bytes = texts.transcripts, texts.bytes
+        files = (path for run in runs if is_ours(run) for path in event_files(Path(run.directory)))
+        found.event_log_bytes = sum(path.stat().st_size for path in files)
 
 
 def _ended_before(days: int) -> QuerySet[Run]:

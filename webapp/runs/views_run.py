@@ -16,6 +16,7 @@ from django.views.decorators.http import require_safe
 
 from webapp.accounts.permissions import require_role
 from webapp.accounts.roles import Role
+from webapp.core.shared import Shared
 from webapp.environments.selectors import newest_environments
 from webapp.runs import selectors
 from webapp.runs.chartlist import OVERVIEW_CHARTS, ChartGroup, Piece, charts_of, first_pieces, matching, piece_of
@@ -30,6 +31,7 @@ from webapp.runs.series import MAX_NAMES, MAX_POINTS, metric_names, read_clock, 
 from webapp.runs.storable import storable_text
 
 LATEST_ENVIRONMENTS = 8
+_LATEST: Shared[bytes] = Shared(keep=64)
 
 
 @require_role(Role.VIEWER)
@@ -66,8 +68,13 @@ def progress(request: HttpRequest, run_id: int) -> HttpResponse:
 @require_role(Role.VIEWER)
 @require_safe
 def latest(request: HttpRequest, run_id: int) -> HttpResponse:
-    """Latest environments and the attention panel, for live updates."""
+    """Latest environments and the attention panel, for live updates: every open page asks for them at the same moment."""
     run = access_run(run_id=run_id)
+    return HttpResponse(_LATEST.get((run.pk, run.created_at, run.last_cursor), lambda: _latest(request, run)))
+
+
+def _latest(request: HttpRequest, run: Run) -> bytes:
+    """The same for every viewer, and made from what the run's cursor counts."""
     context = {
         "run": run,
         "listed": newest_environments(run=run, limit=LATEST_ENVIRONMENTS),
@@ -75,7 +82,7 @@ def latest(request: HttpRequest, run_id: int) -> HttpResponse:
         "warnings": selectors.warnings_of(run=run, limit=5),
         "commands": selectors.commands_of(run=run, limit=5),
     }
-    return render(request, "runs/_latest.html", context)
+    return render(request, "runs/_latest.html", context).content
 
 
 @require_role(Role.VIEWER)
@@ -219,8 +226,13 @@ def config_json(request: HttpRequest, run_id: int) -> HttpResponse:
 def log(request: HttpRequest, run_id: int) -> HttpResponse:
     """The end of what the trainer printed; htmx asks again while the run is active."""
     run = access_run(run_id=run_id)
-    context = dict(run_context(request, run, "log", tail=read_tail(run=run)))
+    context = dict(run_context(request, run, "log", tail=read_tail(run=run), log_removed=_log_removed(run)))
     return render(request, "runs/_log.html" if request.headers.get("HX-Request") else "runs/log.html", context)
+
+
+def _log_removed(run: Run) -> str:
+    at = run.log_removed_at
+    return f"On {at:%-d %B %Y}, for good. The state of the run, its events and its charts are all here." if at else ""
 
 
 @require_role(Role.VIEWER)
@@ -230,7 +242,11 @@ def log_file(request: HttpRequest, run_id: int) -> FileResponse:
     run = access_run(run_id=run_id)
     path = log_path(run)
     if path is None:
-        raise Http404("This run has printed nothing yet.")
+        raise Http404(
+            f"The log of this run was removed by retention on {run.log_removed_at:%Y-%m-%d}."
+            if run.log_removed_at
+            else "This run has printed nothing yet."
+        )
     return FileResponse(
         path.open("rb"), as_attachment=True, filename=f"run-{run.pk}-log.txt", content_type="text/plain; charset=utf-8"
     )

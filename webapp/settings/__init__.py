@@ -192,7 +192,7 @@ CELERY_TASK_SERIALIZER = "json"
 CELERY_RESULT_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]
 CELERY_TASK_DEFAULT_QUEUE = "default"
-CELERY_TASK_QUEUES = {name: {"exchange": name, "routing_key": name} for name in ("default", "gpu")}
+CELERY_TASK_QUEUES = {name: {"exchange": name, "routing_key": name} for name in ("default", "gpu", "try")}
 CELERY_TASK_CREATE_MISSING_QUEUES = False
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 # Tasks only launch work whose truth is a leased row in Postgres. Acknowledged early, a killed task is lost and the lease
@@ -205,7 +205,7 @@ CELERY_TIMEZONE = "UTC"
 # What a lost message or a dead worker left behind is found by these. A feature whose folder is gone has none.
 CELERY_BEAT_SCHEDULE = {
     f"{name}-sweep": {"task": f"webapp.{name}.tasks.sweep", "schedule": 10.0, "options": {"expires": 10.0}}
-    for name in ("environments", "pools", "corpora", "keeping", "alerts")
+    for name in ("environments", "pools", "corpora", "keeping", "alerts", "trying")
     if name in SPADEWORK_FEATURES
 }
 if "keeping" in SPADEWORK_FEATURES:
@@ -247,6 +247,15 @@ SPADEWORK_RESTORE_DAYS = envint("SPADEWORK_RESTORE_DAYS", default=30, minimum=1,
 SPADEWORK_UPLOAD_BYTES = 1024**2 * envint("SPADEWORK_UPLOAD_MB", default=1024, minimum=1, maximum=1_000_000)
 SPADEWORK_CORPORA_ROOT = str(envpath("SPADEWORK_CORPORA_ROOT", default=Path())).removeprefix(".")
 SPADEWORK_CORPUS_CHECK_S = envint("SPADEWORK_CORPUS_CHECK_S", default=900, minimum=1, maximum=86_400)
+
+# Trying a checkpoint: where its weights go, how much memory it may take (on the CPU), and when a session ends by itself.
+SPADEWORK_TRY_DEVICE = envchoice("SPADEWORK_TRY_DEVICE", default="cpu", choices=("cpu", "cuda", "auto"))
+SPADEWORK_TRY_MEMORY_BYTES = 1024**2 * envint(
+    "SPADEWORK_TRY_MEMORY_MB", default=16_384, minimum=1024, maximum=10_000_000
+)
+SPADEWORK_TRY_IDLE_S = envint("SPADEWORK_TRY_IDLE_S", default=900, minimum=10, maximum=86_400)
+SPADEWORK_TRY_LIMIT_S = envint("SPADEWORK_TRY_LIMIT_S", default=7200, minimum=60, maximum=86_400)
+SPADEWORK_TRY_ANSWER_S = envint("SPADEWORK_TRY_ANSWER_S", default=600, minimum=10, maximum=86_400)
 
 # Whether webhooks may lead to private networks and to this machine.
 SPADEWORK_WEBHOOK_PRIVATE = envbool("SPADEWORK_WEBHOOK_PRIVATE", default=False)

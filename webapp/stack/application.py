@@ -62,6 +62,10 @@ class Application:
         schedule = self.home.root / "beat-schedule"
         return self._worker("default", "--beat", "--schedule", str(schedule), concurrency=2)
 
+    def try_worker(self) -> Service:
+        """Holds sessions in which people try a checkpoint. A queue of its own: they last long, and a run must not wait for them."""
+        return self._worker("try", concurrency=2)
+
     def _worker(self, queue: str, *more: str, concurrency: int) -> Service:
         ready_file = self.home.root / f"worker-{queue}.ready"
         return Service(

@@ -15,17 +15,19 @@ from webapp.stack.valkey import valkey_server
 
 
 @contextmanager
-def throwaway_services() -> Iterator[dict[str, str]]:
+def throwaway_services(kept: Path | None = None) -> Iterator[dict[str, str]]:
     """Start PostgreSQL and Valkey; yields the environment variables that lead to them; stops and deletes everything.
 
-    Call it from the main thread. Takes about a second.
+    Call it from the main thread. Takes about a second. With ``kept`` the data lie in that directory and stay there.
 
     Raises:
         StackError: a server did not come up; the text quotes its log.
     """
-    root = Path(tempfile.mkdtemp(prefix="spadework-test-"))
+    root = kept or Path(tempfile.mkdtemp(prefix="spadework-test-"))
+    root.mkdir(parents=True, exist_ok=True)
     with ExitStack() as cleanup:
-        cleanup.callback(shutil.rmtree, root, ignore_errors=True)
+        if kept is None:
+            cleanup.callback(shutil.rmtree, root, ignore_errors=True)
         if os.geteuid() == 0:
             root.chmod(0o711)  # without user namespaces, root's PostgreSQL runs as another user
         home = Home(root / "home")

@@ -19,7 +19,7 @@ from webapp.stack.running import Running
 from webapp.stack.supervisor import StopRequested, Supervisor
 from webapp.stack.valkey import ValkeyServer, valkey_server
 
-PARTS = ("web", "gpu", "default")
+PARTS = ("web", "gpu", "try", "default")
 _COMMAND_DEADLINE_S = 300.0
 
 
@@ -100,7 +100,12 @@ def up(
             _start_backing(supervisor, backing, console)
             if "web" in parts:
                 _prepare(supervisor, application, console)
-            makers = {"web": application.web, "gpu": application.gpu_worker, "default": application.default_worker}
+            makers = {
+                "web": application.web,
+                "gpu": application.gpu_worker,
+                "try": application.try_worker,
+                "default": application.default_worker,
+            }
             supervisor.start(*(makers[part]() for part in PARTS if part in parts))
             if demo:
                 _show_demo(supervisor, application, console)

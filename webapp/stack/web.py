@@ -22,6 +22,8 @@ def main() -> None:
         "webapp.asgi:application",
         lifespan="off",
         access_log=False,
+        # Every socket of a run gets the same frame; compressing it for each of them would cost more than sending it.
+        ws_per_message_deflate=False,
         server_header=False,
         log_level="warning",
         timeout_graceful_shutdown=_CLOSE_AFTER_S,

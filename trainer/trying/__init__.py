@@ -1,0 +1,1 @@
+"""Trying one checkpoint by hand: it answers messages and plays environments; JSON lines in, JSON lines out."""
