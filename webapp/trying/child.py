@@ -66,7 +66,8 @@ class TryChild:
         self._to, self._from = requests_out, answers_in
         os.set_blocking(self._to, False)
         os.set_blocking(self._from, False)
-        self._pending = b""
+        self._pending = bytearray()
+        self._has_line = False
         self.process = identify(self._popen.pid) or Process(self._popen.pid, 0)
 
     def __enter__(self) -> Self:
@@ -92,9 +93,12 @@ class TryChild:
 
     def answers(self, within_s: float) -> list[dict[str, Any]]:
         """What it has said, after waiting at most that long for something. Raises ChildFailed when it has ended or talks nonsense."""
-        if b"\n" not in self._pending and select.select([self._from], [], [], within_s)[0]:
+        if not self._has_line and select.select([self._from], [], [], within_s)[0]:
             self._read()
+        if not self._has_line:
+            return []
         *lines, self._pending = self._pending.split(b"\n")
+        self._has_line = False
         try:
             found = [json.loads(line) for line in lines]
         except (ValueError, RecursionError) as error:
@@ -110,11 +114,12 @@ class TryChild:
             except BlockingIOError:
                 return
             if not piece:
-                if b"\n" in self._pending:
+                if self._has_line:
                     return  # its last answers first
                 raise ChildFailed(self.last_words())
             self._pending += piece
-        if b"\n" not in self._pending:
+            self._has_line = self._has_line or b"\n" in piece
+        if not self._has_line:
             raise ChildFailed(f"the model's process gave an answer of more than {ANSWER_BYTES} bytes")
 
     def last_words(self) -> str:

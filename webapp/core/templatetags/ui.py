@@ -250,8 +250,11 @@ def turn(
     note: str = "",
     html: SafeString | None = None,
     hint_html: SafeString | None = None,
+    label: str = "",
 ) -> dict[str, Any]:
     """One block of a transcript: ``role`` is system, observation or action; all text is treated as hostile.
+
+    ``label`` is the word shown for the role where it has another one, as in a conversation.
 
     ``hint`` is the hint text when it was injected here (shown apart, in the hinted hue). ``anchor`` is the element id.
     ``html`` and ``hint_html`` are the two as safe HTML (episodes/rendering.py), shown in their place when given.
@@ -269,6 +272,7 @@ def turn(
         "note": note,
         "html": html,
         "hint_html": hint_html,
+        "label": label or role,
     }
 
 
