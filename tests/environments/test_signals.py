@@ -65,12 +65,12 @@ def test_truncated_means_half_of_the_episodes_or_more(run: Any, first_set: list[
 
 
 def test_each_number_of_the_panel_opens_exactly_that_many_environments(run: Any, viewer: Client) -> None:
-    from webapp.environments.selectors_signals import SIGNALS, signals_by_set
+    from webapp.environments.selectors_signals import SIGNALS, signals_by_set, unhinted_groups
 
     run.environments.filter(slot=1).update(hint_state="leaky")
     run.environments.filter(slot=0).update(hint_state="none")
     run.episodes.filter(rollout=0, arm="unhinted").update(reward=0.0, status="lost")
-    rows = signals_by_set(run=run)
+    rows = signals_by_set(run=run, groups=unhinted_groups(run=run))
     assert sum(row.counts["leaky"] for row in rows) == run.environments.filter(slot=1, superseded=False).count()
     for row in rows:
         for flag in SIGNALS:
@@ -80,16 +80,16 @@ def test_each_number_of_the_panel_opens_exactly_that_many_environments(run: Any,
 
 
 def test_the_histogram_counts_environments_by_win_rate_and_band(run: Any, first_set: list[str]) -> None:
-    from webapp.environments.selectors_signals import win_rate_histogram
+    from webapp.environments.selectors_signals import unhinted_groups, win_rate_histogram
 
     outcomes(run, first_set[0], 0, 1.0, 0.0)  # 0.5: learnable, in bin 10
     outcomes(run, first_set[1], 0, 1.0, 1.0)  # 1: in the last bin
     outcomes(run, first_set[2], 0, 0.0, None)  # 0
-    found = win_rate_histogram(run=run)
+    found = win_rate_histogram(run=run, groups=unhinted_groups(run=run))
     assert (found.total, found.in_band, found.highest) == (3, 1, 1)
     assert [index for index, count in enumerate(found.bins) if count] == [0, 10, 19]
     assert (found.learnable, found.anchor) == ((0.2, 0.8), (0.4, 0.6))
-    assert win_rate_histogram(run=run, rollout=2).total == 0
+    assert win_rate_histogram(run=run, groups=unhinted_groups(run=run), rollout=2).total == 0
 
 
 def test_the_ledger_of_a_complete_run_is_complete(run: Any) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db.models import Avg, Count, Max, Min, Q
+from django.db.models import Count, Max, Min, Q, Sum
 
 from trainer.events import FAULTS
 from trainer.metrics import LEARNABLE_BAND
@@ -34,33 +34,55 @@ SIGNALS: dict[str, tuple[str, str]] = {
 }
 
 
-def group_keys(*, run: Run, flag: str, keys: list[str] | None = None) -> set[str]:
-    """Environments with an unhinted group (one rollout's episodes, two or more) that is all won, all lost, or without spread."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """The unhinted episodes with a reward of one environment in one rollout; ``cut`` of them were ended by a limit."""
+
+    environment: str
+    low: float
+    high: float
+    total: float
+    played: int
+    cut: int
+
+    def shows(self, flag: str) -> bool:
+        """Two episodes or more that were all won, all lost, or without spread."""
+        if self.played < 2:
+            return False
+        return {"allwon": self.low > 0, "alllost": self.high <= 0, "zerospread": self.low == self.high}[flag]
+
+
+def unhinted_groups(*, run: Run, keys: list[str] | None = None) -> list[Group]:
+    """Every group of the run, or of the environments with these keys: one pass over the episodes, whatever is asked of it."""
     episodes = Episode.objects.filter(run=run, superseded=False, arm="unhinted", reward__isnull=False)
     if keys is not None:
         episodes = episodes.filter(environment_key__in=keys)
-    groups = episodes.values("environment_key", "offset").annotate(
-        low=Min("reward"), high=Max("reward"), played=Count("id")
-    )
-    holds: dict[str, Callable[[float, float], bool]] = {
-        "allwon": lambda low, high: low > 0,
-        "alllost": lambda low, high: high <= 0,
-        "zerospread": lambda low, high: low == high,
-    }
-    return {
-        str(one["environment_key"]) for one in groups if one["played"] >= 2 and holds[flag](one["low"], one["high"])
-    }
+    rows = episodes.order_by().values_list("environment_key", "offset").annotate(
+        low=Min("reward"), high=Max("reward"), total=Sum("reward"), played=Count("id"), cut=Count("id", filter=Q(status__in=TRUNCATED)),
+    )  # fmt: skip
+    return [
+        Group(environment=key, low=low, high=high, total=total, played=played, cut=cut)
+        for key, _, low, high, total, played, cut in rows
+    ]
+
+
+def group_keys(*, run: Run, flag: str, keys: list[str] | None = None) -> set[str]:
+    """Environments with an unhinted group (one rollout's episodes, two or more) that is all won, all lost, or without spread."""
+    return {group.environment for group in unhinted_groups(run=run, keys=keys) if group.shows(flag)}
 
 
 def truncated_keys(*, run: Run, keys: list[str] | None = None) -> set[str]:
     """Environments in which a limit ended half of the unhinted episodes or more."""
-    episodes = Episode.objects.filter(run=run, superseded=False, arm="unhinted", reward__isnull=False)
-    if keys is not None:
-        episodes = episodes.filter(environment_key__in=keys)
-    groups = episodes.values("environment_key").annotate(
-        cut=Count("id", filter=Q(status__in=TRUNCATED)), played=Count("id")
-    )
-    return {str(one["environment_key"]) for one in groups if 2 * one["cut"] >= one["played"] > 0}
+    return _truncated(unhinted_groups(run=run, keys=keys))
+
+
+def _truncated(groups: Sequence[Group]) -> set[str]:
+    cut: Counter[str] = Counter()
+    played: Counter[str] = Counter()
+    for group in groups:
+        cut[group.environment] += group.cut
+        played[group.environment] += group.played
+    return {key for key in played if 2 * cut[key] >= played[key]}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,13 +94,16 @@ class SignalRow:
     counts: dict[str, int]
 
 
-def signals_by_set(*, run: Run) -> list[SignalRow]:
-    """One row per rollout that wrote a set, newest first."""
+def signals_by_set(*, run: Run, groups: Sequence[Group]) -> list[SignalRow]:
+    """One row per rollout that wrote a set, newest first; ``groups`` are all of the run."""
     environments = Environment.objects.filter(run=run, superseded=False, rollout__isnull=False)
     rollouts = {key: rollout for key, rollout in environments.values_list("key", "rollout") if rollout is not None}
-    flagged = {flag: group_keys(run=run, flag=flag) for flag in ("allwon", "alllost", "zerospread")}
+    flagged = {
+        flag: {group.environment for group in groups if group.shows(flag)}
+        for flag in ("allwon", "alllost", "zerospread")
+    }
     flagged |= {
-        "hung": hung_keys(run=run), "faulty": faulty_keys(run=run), "truncated": truncated_keys(run=run),
+        "hung": hung_keys(run=run), "faulty": faulty_keys(run=run), "truncated": _truncated(groups),
         "leaky": set(environments.filter(hint_state="leaky").values_list("key", flat=True)),
         "nohint": set(environments.filter(hint_state="none").values_list("key", flat=True)),
         "negative": negative_regret_keys(run=run, keys=list(rollouts)),
@@ -109,14 +134,17 @@ class Histogram:
         return max(self.bins, default=0)
 
 
-def win_rate_histogram(*, run: Run, rollout: int | None = None) -> Histogram:
+def win_rate_histogram(*, run: Run, groups: Sequence[Group], rollout: int | None = None) -> Histogram:
     """Win rate of each environment over its window, against the band in which the designer's anchor is full."""
-    episodes = Episode.objects.filter(
-        run=run, superseded=False, arm="unhinted", reward__isnull=False, environment__superseded=False
-    )
+    environments = Environment.objects.filter(run=run, superseded=False)
     if rollout is not None:
-        episodes = episodes.filter(environment__rollout=rollout)
-    rates = [row["mean"] for row in episodes.values("environment_id").annotate(mean=Avg("reward"))]
+        environments = environments.filter(rollout=rollout)
+    sums = {key: [0.0, 0] for key in environments.values_list("key", flat=True)}
+    for group in groups:
+        if group.environment in sums:
+            sums[group.environment][0] += group.total
+            sums[group.environment][1] += group.played
+    rates = [total / played for total, played in sums.values() if played]
     reward = run.config.get("reward", {})
     low, high = LEARNABLE_BAND
     bins = [0] * BINS
@@ -176,10 +204,14 @@ def _stored_counts(run: Run) -> dict[str, Counter[int]]:
     environments = Environment.objects.filter(run=run, superseded=False)
     episodes = Episode.objects.filter(run=run, superseded=False)
     out = EnvironmentTransition.objects.filter(run=run, superseded=False, state__in=("barred", "quarantined"))
+    played = {"unhinted": Counter[int](), "hinted": Counter[int](), "faults": Counter[int]()}
+    arms = episodes.filter(rollout__isnull=False).order_by().values_list("rollout", "arm")
+    for rollout, arm, n, faults in arms.annotate(n=Count("id"), faults=Count("id", filter=Q(status__in=FAULTS))):
+        played[arm][rollout] += n
+        played["faults"][rollout] += faults
     return {
         "environments": _count(environments), "hints": _count(environments.exclude(hint_state="")),
-        "nohint": _count(environments.filter(hint_state="none")), "unhinted": _count(episodes.filter(arm="unhinted")),
-        "hinted": _count(episodes.filter(arm="hinted")), "faults": _count(episodes.filter(status__in=FAULTS)),
+        "nohint": _count(environments.filter(hint_state="none")), **played,
         "regret": _count(RegretPoint.objects.filter(run=run, superseded=False)), "out": _count(out),
     }  # fmt: skip
 

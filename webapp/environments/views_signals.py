@@ -28,11 +28,12 @@ def signals(request: HttpRequest, run_id: int) -> HttpResponse:
     """Environments without a learning signal, by set and kind, each number a link to the very environments; the win-rate histogram."""
     run = access_run(run_id=run_id)
     rollout = number_in(request.GET, "rollout")
-    rows = selectors_signals.signals_by_set(run=run)
+    groups = selectors_signals.unhinted_groups(run=run)
+    rows = selectors_signals.signals_by_set(run=run, groups=groups)
     table = [{"row": row, "cells": [(flag, row.counts[flag]) for flag in SIGNALS]} for row in rows[:SETS_SHOWN]]
     totals = [(flag, sum(row.counts[flag] for row in rows)) for flag in SIGNALS]
     menus = [FilterMenu(name="rollout", label="rollout", values=[str(row.rollout) for row in rows[:SETS_SHOWN]])]
-    histogram = selectors_signals.win_rate_histogram(run=run, rollout=rollout)
+    histogram = selectors_signals.win_rate_histogram(run=run, groups=groups, rollout=rollout)
     context = run_context(
         request, run, "environments", kinds=[(flag, *SIGNALS[flag]) for flag in SIGNALS], table=table, totals=totals, rollout=rollout,
         environments_total=sum(row.environments for row in rows), more_sets=max(0, len(rows) - SETS_SHOWN), histogram=histogram,
