@@ -8,41 +8,43 @@ from typing import Any
 from django.db.models import QuerySet
 
 from webapp.review.effects import state_of
-from webapp.review.models import Flag
+from webapp.review.models import Effect, Flag
+from webapp.review.selectors import HEAVY_OF_EFFECTS
 
 FLAG_COLUMNS = (
     "flag", "run", "environment", "class_name", "skill", "rollout", "about", "episode", "turn", "first_line", "last_line", "kind",
     "severity", "comment", "effect", "weight", "state", "by", "at", "withdrawn_at",
 )  # fmt: skip
+_READ = (
+    "pk", "run__slug", "run__name", "environment__key", "environment__class_name", "environment__skill", "environment__rollout", "subject",
+    "episode__key", "turn", "first_line", "last_line", "kind__key", "severity", "comment", "wish", "weight", "effect", "by__username", "at",
+    "withdrawn_at",
+)  # fmt: skip
 
 
 def flag_rows(flags: QuerySet[Flag]) -> Iterator[dict[str, Any]]:
     """Newest first. Turns count from 1, as on pages; a time is ISO 8601; what is not there is None."""
-    loaded = flags.select_related(
-        "kind",
-        "by",
-        "run",
-        "environment__run",
-        "episode",
-        "effect__environment__run",
-        "effect__command",
-        "effect__undo",
-    ).defer("environment__code", "effect__environment__code")
-    for flag in loaded.order_by("-at", "-id"):
-        environment = flag.environment
+    states = _states(flags)
+    severities = dict(Flag.Severity.choices)
+    for row in flags.order_by("-at", "-id").values_list(*_READ):  # plain values: there may be many thousands
+        (pk, slug, name, key, class_name, skill, rollout, subject, episode, turn, first, last, kind, severity, comment, wish, weight,
+         effect, by, at, withdrawn) = row  # fmt: skip
+        if withdrawn is not None:
+            state = "withdrawn"
+        elif effect is not None:
+            state = states[effect]
+        else:
+            state = "note" if wish == Flag.NOTE else "proposed"
         values = (
-            flag.pk, flag.run.slug or flag.run.name, environment.key, environment.class_name, environment.skill, environment.rollout,
-            flag.subject, flag.episode.key if flag.episode else None, flag.turn_number, flag.first_line, flag.last_line, flag.kind.key,
-            flag.get_severity_display(), flag.comment, flag.wish, flag.weight, _state(flag), flag.by.get_username() if flag.by else None,
-            flag.at.isoformat(), flag.withdrawn_at.isoformat() if flag.withdrawn_at else None,
+            pk, slug or name, key, class_name, skill, rollout, subject, episode, None if turn is None else turn + 1, first, last, kind,
+            severities[severity], comment, wish, weight, state, by, at.isoformat(), withdrawn.isoformat() if withdrawn else None,
         )  # fmt: skip
         yield dict(zip(FLAG_COLUMNS, values, strict=True))
 
 
-def _state(flag: Flag) -> str:
-    """What the flag's chip says."""
-    if flag.withdrawn_at is not None:
-        return "withdrawn"
-    if flag.effect is not None:
-        return state_of(flag.effect).word
-    return "proposed" if flag.is_proposal else "note"
+def _states(flags: QuerySet[Flag]) -> dict[int, str]:
+    """What the chip of each of the flags' effects says."""
+    effects = Effect.objects.filter(pk__in=flags.order_by().values("effect")).select_related(
+        "environment__run", "command", "undo"
+    )
+    return {effect.pk: state_of(effect).word for effect in effects.defer(*HEAVY_OF_EFFECTS)}

@@ -29,6 +29,16 @@ STATES = {
 }
 
 
+_OF_RUN = ("config", "phase", "latest", "notes")
+#: Long fields beside an effect and beside a flag that no list shows anything of.
+HEAVY_OF_EFFECTS = (
+    "environment__code", "environment__measures", *(f"environment__run__{name}" for name in _OF_RUN),
+)  # fmt: skip
+HEAVY = (
+    *HEAVY_OF_EFFECTS, *(f"run__{name}" for name in _OF_RUN), *(f"effect__{name}" for name in HEAVY_OF_EFFECTS),
+)  # fmt: skip
+
+
 @dataclass(frozen=True, kw_only=True)
 class Place:
     """Where a flag points: a few words and the address with the anchor."""
@@ -189,7 +199,7 @@ def _loaded(flags: QuerySet[Flag]) -> QuerySet[Flag]:
     return flags.select_related(
         "kind", "by", "withdrawn_by", "run", "environment__run", "effect__environment__run", "effect__command", "effect__undo",
         "effect__asked_by", "effect__undone_by",
-    ).defer("environment__code").order_by("-at", "-id")  # fmt: skip
+    ).defer(*HEAVY).order_by("-at", "-id")  # fmt: skip
 
 
 def _shown(flags: Iterable[Flag], reader: User) -> list[ShownFlag]:

@@ -16,7 +16,7 @@ from webapp.core.pagination import Page, keyset_page
 from webapp.environments.models import Environment
 from webapp.review import signals
 from webapp.review.agreement import Agreement, agreement_of, cohen_kappa
-from webapp.review.models import FINE, Queue, QueueItem, Review, Skip
+from webapp.review.models import FINE, Flag, Queue, QueueItem, Review, Skip
 from webapp.review.services_reviews import free_for
 
 PAGE_ROWS = 100
@@ -24,6 +24,11 @@ ITEM_STATES = {"open": "open", "done": "done", "mine": "reviewed by you", "skipp
 EXPORT_COLUMNS = (
     "queue", "run", "environment", "class_name", "skill", "rollout", "suspicion", "signals", "reviewer", "label", "severity", "comment",
     "effect", "given_at", "item_done",
+)  # fmt: skip
+
+_READ = (
+    "item_id", "item__completed_at", "item__score", "item__reasons", "item__environment__key", "item__environment__class_name",
+    "item__environment__skill", "item__environment__rollout", "reviewer__username", "kind__key", "severity", "comment", "wish", "given_at",
 )  # fmt: skip
 
 
@@ -275,35 +280,24 @@ def _labels_of_done_items(queue: Queue) -> list[dict[Any, Any]]:
 
 def labels_for_download(*, queue: Queue, reader: User) -> tuple[list[dict[str, Any]], int]:
     """Every given label the reader may see, with its context, and how many are hidden from them."""
-    given = _given(queue)
-    items = {review.item_id: review.item for review in given}
-    visible = {
-        shown.item.pk
-        for shown in show_items(queue=queue, items=list(items.values()), reader=reader)
-        if shown.labels is not None
-    }
-    rows = [_row(queue, review) for review in given if review.item_id in visible]
-    return rows, len(given) - len(rows)
-
-
-def _given(queue: Queue) -> list[Review]:
-    reviews: QuerySet[Review] = Review.objects.filter(item__queue=queue, given_at__isnull=False)
-    return list(
-        reviews.select_related("item__environment", "reviewer", "kind")
-        .defer("item__environment__code")
-        .order_by("-item__score", "item_id", "place")
-    )
-
-
-def _row(queue: Queue, review: Review) -> dict[str, Any]:
-    item, environment = review.item, review.item.environment
-    values = (
-        queue.name, queue.run.slug or queue.run.name, environment.key, environment.class_name, environment.skill, environment.rollout,
-        round(item.score, 4), [reason["signal"] for reason in item.reasons], review.reviewer.get_username() if review.reviewer else None,
-        review.label, review.get_severity_display() if review.kind_id else None, review.comment, review.wish if review.kind_id else None,
-        review.given_at.isoformat() if review.given_at else None, item.completed_at is not None,
-    )  # fmt: skip
-    return dict(zip(EXPORT_COLUMNS, values, strict=True))
+    given = Review.objects.filter(item__queue=queue, given_at__isnull=False)
+    own = set(given.filter(reviewer=reader).values_list("item_id", flat=True))
+    severities = dict(Flag.Severity.choices)
+    run = queue.run.slug or queue.run.name
+    rows, hidden = [], 0
+    for row in given.order_by("-item__score", "item_id", "place").values_list(
+        *_READ
+    ):  # plain values: there may be thousands
+        (item, completed, score, reasons, key, class_name, skill, rollout, who, kind, severity, comment, wish, at) = row
+        if queue.hides_labels and completed is None and item not in own:
+            hidden += 1
+            continue
+        values = (
+            queue.name, run, key, class_name, skill, rollout, round(score, 4), [reason["signal"] for reason in reasons], who, kind or FINE,
+            severities[severity] if kind else None, comment, wish if kind else None, at.isoformat() if at else None, completed is not None,
+        )  # fmt: skip
+        rows.append(dict(zip(EXPORT_COLUMNS, values, strict=True)))
+    return rows, hidden
 
 
 def rollouts_unscanned(queue: Queue) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from django.db.models import Exists, OuterRef
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
@@ -18,6 +19,7 @@ from webapp.core.spreadsheet import csv_text
 from webapp.environments.views import number_in
 from webapp.review import selectors_dashboard as dashboard
 from webapp.review.exporting import FLAG_COLUMNS, flag_rows
+from webapp.review.models import Flag
 from webapp.review.selectors import narrowed
 from webapp.review.selectors_queues import list_queues
 from webapp.review.views import filter_in
@@ -55,8 +57,8 @@ def overview(request: HttpRequest) -> HttpResponse:
 
 def _menus() -> tuple[list[FilterMenu], dict[str, str]]:
     """The filters, and the words of their values."""
-    runs = Run.objects.filter(deleted_at=None, flags__isnull=False).distinct().order_by("-pk")[:_RUNS_OFFERED]
-    names = {str(run.pk): run.name for run in runs}
+    flagged = Run.objects.filter(Exists(Flag.objects.filter(run=OuterRef("pk"))), deleted_at=None).order_by("-pk")
+    names = {str(pk): name for pk, name in flagged.values_list("pk", "name")[:_RUNS_OFFERED]}
     menus = [
         FilterMenu(name="span", label="time", values=list(_SPAN_WORDS), words=_SPAN_WORDS),
         FilterMenu(name="run", label="run", values=list(names), words=names),
