@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from tests.benchmarks._workload import SKILLS, Size, metric_names
+from webapp.accounts.models import User
 from webapp.alerts.models import Alert
 from webapp.corpora.models import Corpus
 from webapp.environments.selectors import FLAGS
@@ -68,7 +69,7 @@ def run_pages(run: Run, size: Size) -> Pages:
         groups = [names[at : at + count] for at in range(0, len(names), count)]
         return lambda: (f"{address}{urlencode([('name', name) for name in group])}&points=800" for group in groups)
 
-    system = urlencode([("name", name) for name in ("cpu_cores", "memory_bytes", "gpu_busy_percent")])
+    system = urlencode([("name", f"system/{name}") for name in ("cpu_cores", "memory_gib", "gpu_busy_percent")])
     return {
         "run page": (RUN_PAGE_S, every(f"{base}/")),
         "run page, live parts": (CHART_S, every(f"{base}/head/", f"{base}/progress/", f"{base}/latest/")),
@@ -128,6 +129,7 @@ def shared_pages(run: Run) -> Pages:
     items = QueueItem.objects.filter(queue=queues[0]).order_by("id").values_list("id", flat=True)[:200]
     alerts = list(Alert.objects.order_by("-id").values_list("kind", flat=True)[:3])
     corpora = list(Corpus.objects.order_by("-id").values_list("id", flat=True)[:5])
+    person = User.objects.order_by("id").values_list("id", flat=True)[0]
     pools = list(Pool.objects.order_by("id").values_list("id", flat=True)[:5])
     return {
         "review dashboard": (PAGE_S, every("/review/", "/review/?span=week", f"/review/?run={run.pk}")),
@@ -151,7 +153,7 @@ def shared_pages(run: Run) -> Pages:
         "retention": (PAGE_S, every("/keeping/retention/")),
         "imports": (PAGE_S, every("/keeping/imports/")),
         "audit log": (PAGE_S, every("/accounts/audit/")),
-        "people": (PAGE_S, every("/accounts/users/", "/accounts/users/1/")),
+        "people": (PAGE_S, every("/accounts/users/", f"/accounts/users/{person}/")),
     }  # fmt: skip
 
 
@@ -163,7 +165,7 @@ def api_pages(run: Run, size: Size) -> Pages:
         "API, runs": (API_S, every("/api/v1/runs/", "/api/v1/runs/?sort=-regret", "/api/v1/runs/?q=tank")),
         "API, 500 runs": (PAGE_S, every(f"/api/v1/runs/?{most}")),
         "API, run": (API_S, every(f"{base}/")),
-        "API, rollouts": (API_S, every(f"{base}/rollouts/")),
+        "API, 50 rollouts with 200 metrics": (PAGE_S, every(f"{base}/rollouts/")),
         "API, environments": (API_S, every(f"{base}/environments/", f"{base}/environments/?flag=zerospread")),
         "API, 500 environments": (PAGE_S, every(f"{base}/environments/?{most}")),
         "API, environment": (API_S, each(f"{base}/environments/{{}}/", sparse)),
