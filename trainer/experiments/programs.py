@@ -53,8 +53,8 @@ def _search(source: str, rng: random.Random) -> str:
 
 def _gauge(source: str, rng: random.Random) -> str:
     return with_turns(
-        with_knob(source, "need", 4), 8 if "choice([-1, 1])" in source else rng.randint(5, 6)
-    )  # taught: 2, 3
+        with_knob(with_knob(source, "size", 6), "need", 4), rng.randint(4, 5)
+    )  # taught: need 2, 3; size 3 to 5
 
 
 def _lock(source: str, rng: random.Random) -> str:
@@ -79,8 +79,9 @@ def _series(source: str, rng: random.Random) -> str:
 
 
 def _rule(source: str, rng: random.Random) -> str:
-    other = _replaced(source, r"(return value [+-] )\d+$", rf"\g<1>{rng.randint(7, 9)}", times=1)  # taught: 1 to 6
-    return with_turns(with_knob(other, "need", 4), 7)
+    return with_turns(
+        with_knob(with_knob(source, "size", 5), "need", 4), rng.randint(4, 5)
+    )  # taught: need 2, 3; size 3, 4
 
 
 def _best(source: str, rng: random.Random) -> str:
@@ -88,7 +89,7 @@ def _best(source: str, rng: random.Random) -> str:
 
 
 def _filter(source: str, rng: random.Random) -> str:
-    return with_turns(with_knob(source, "need", 4), rng.randint(9, 10))  # taught: 2, 3
+    return with_turns(with_knob(source, "need", 4), 10 if "offer ==" in source else rng.randint(7, 8))  # taught: 2, 3
 
 
 def _switch(source: str, rng: random.Random) -> str:

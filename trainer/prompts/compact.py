@@ -1,7 +1,8 @@
 """Prompts for the built-in model: the same four requests as `full`, in as few tokens as a model of a million parameters needs.
 
-A tiny model copies a word well when it meets it spelled the way it has to write it. So the designer prompt adds, under the excerpt,
-a line of the document's own recurring words, capitalised, and one of its numbers; nothing in them is not in the document.
+A tiny model copies a word when it meets it spelled the way it has to write it, at a known place, with little around it that looks alike.
+So the designer prompt ends with a line of the document's own recurring words, capitalised (each one token for the built-in model), and
+earlier environments are named by their kind alone (`Search` for `LampSearchEnv`).
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from collections.abc import Sequence
 
 from trainer.prompts import Message, ShownCounterExample, ShownDocument, ShownExample
 
-EXCERPT_WORDS = 24
-THEME_WORDS = 4
+EXCERPT_WORDS = 16
+THEME_WORDS = 3
 THEME_NUMBERS = 3
 SNIPPET_LINES = 2
 
@@ -63,19 +64,22 @@ def theme_words(document: ShownDocument) -> list[str]:
     for text, weight in ((document.title, 3), (document.text, 1)):
         words = re.findall(r"[A-Za-z'-]+|[.,;:]", text)
         for before, word, after in zip(["", *words], words, [*words[1:], "."], strict=False):
-            lowered = _singular(word.lower())
-            if (
-                re.fullmatch("[a-z]{3,11}", lowered)
-                and lowered not in _COMMON
-                and not lowered.endswith(("ly", "ing", "ed", "er"))
-            ):
+            lowered = singular(word.lower())
+            if can_be_theme(lowered):
                 ends_phrase = after in _AFTER_NOUN
                 counts[lowered] += weight * (2 if before.lower() in _DETERMINERS and ends_phrase else 0)
                 counts[lowered] += weight if ends_phrase and counts[lowered] else 0
     return [word.capitalize() for word, score in counts.most_common(THEME_WORDS) if score]
 
 
-def _singular(word: str) -> str:
+def can_be_theme(word: str) -> bool:
+    """Whether a lower-case word may be a theme word: 3 to 11 plain letters, not a common word, not shaped like a verb or adverb."""
+    return (
+        bool(re.fullmatch("[a-z]{3,11}", word)) and word not in _COMMON and not word.endswith(("ly", "ing", "ed", "er"))
+    )
+
+
+def singular(word: str) -> str:
     """`lamps` counts with `lamp`; words such as `glass`, `gas` and `bus` stay."""
     return word[:-1] if len(word) > 4 and word.endswith("s") and not word.endswith(("ss", "us", "is")) else word
 
@@ -84,6 +88,12 @@ def theme_numbers(document: ShownDocument) -> list[str]:
     """The first `THEME_NUMBERS` different one- or two-digit numbers of the document that are at least 3."""
     found = re.findall(r"(?<![\d.,])(\d{1,2})(?![\d,]|\.\d)", document.text)
     return list(dict.fromkeys(number for number in found if int(number) >= 3))[:THEME_NUMBERS]
+
+
+def kind_of(class_name: str) -> str:
+    """The last capitalised word of an environment's class name before `Env`; the whole name when it has no such word."""
+    found = re.search(r"([A-Z][a-z0-9]*)(?:Env)?$", class_name)
+    return found.group(1) if found else class_name
 
 
 def knob_lines(snippet: str) -> str:
@@ -104,18 +114,21 @@ class CompactPrompts:
         counter_examples: Sequence[ShownCounterExample],
         max_turns: int,
     ) -> list[Message]:
-        """Messages that ask for one environment; about 100 tokens of the built-in tokenizer plus the document."""
-        lines = [f"Skill: {skill}", f"Turns: {max_turns}"]
-        if document is not None:
-            excerpt = " ".join(document.text.split()[:EXCERPT_WORDS])
-            lines += [f"Document: {document.title}", excerpt]
-            lines.append("Words: " + ", ".join(theme_words(document)))
-            lines.append("Numbers: " + ", ".join(theme_numbers(document)))
+        """Messages that ask for one environment; about 60 tokens of the built-in tokenizer plus the document's title and first words."""
+        lines = [f"Turns: {max_turns}"]
         for example in examples:
             regret = "none" if example.regret is None else f"{round(example.regret * 100)}%"
-            lines.append(f"Seen: {example.class_name}, won {round(example.success_share * 100)}%, regret {regret}")
+            lines.append(
+                f"Seen: {kind_of(example.class_name)}, won {round(example.success_share * 100)}%, regret {regret}"
+            )
             lines.append(knob_lines(example.snippet))
-        lines += [f"{counter.reason.capitalize()}: {counter.class_name}" for counter in counter_examples]
+        lines += [f"{counter.reason.capitalize()}: {kind_of(counter.class_name)}" for counter in counter_examples]
+        if document is not None:
+            lines += [f"Document: {document.title}", " ".join(document.text.split()[:EXCERPT_WORDS])]
+            lines.append("Numbers: " + ", ".join(theme_numbers(document)))
+        lines.append(f"Skill: {skill}")
+        if document is not None:
+            lines.append("Words: " + ", ".join(theme_words(document)))
         lines.append("Write something different.")
         return [
             {"role": "system", "content": DESIGN_SYSTEM},

@@ -25,10 +25,9 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m trainer.starter", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    build = commands.add_parser("build", help="make the model directory (about 20 minutes on two cores)")
+    build = commands.add_parser("build", help="make the model directory (about 90 minutes on one slow core)")
     build.add_argument("--out", type=Path, default=MODEL_DIRECTORY, help="directory to write")
     build.add_argument("--work", type=Path, default=Path("starter-build"), help="where an interrupted build continues")
-    build.add_argument("--steps", type=int, default=None, help="optimiser steps (default: the recipe's)")
     build.add_argument("--processes", type=int, default=2, help="processes of one thread each")
     measure = commands.add_parser("measure", help="pass rates, win rates and regret, through the sandbox")
     measure.add_argument("--model", type=Path, default=MODEL_DIRECTORY, help="model directory")
@@ -45,8 +44,7 @@ def _parser() -> argparse.ArgumentParser:
 def _build(options: argparse.Namespace) -> dict[str, Any]:
     from trainer.starter.build import Recipe, build
 
-    recipe = Recipe() if options.steps is None else Recipe(steps=options.steps)
-    return build(recipe, work=options.work, out=options.out, processes=options.processes)
+    return build(Recipe(), work=options.work, out=options.out, processes=options.processes)
 
 
 def _measure(options: argparse.Namespace) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed
@@ -23,10 +23,35 @@ from torch.nn import functional as F
 
 from trainer.starter.data import Example, documents, stream
 from trainer.starter.muon import Muon
-from trainer.starter.tokens import END, PAD, START, VOCAB_SIZE, load_tokenizer, train_tokenizer
+from trainer.starter.tokens import END, PAD, START, load_tokenizer, train_tokenizer
+from trainer.starter.words import ordinary_words
 
-TOKENIZER_CHUNKS = 10
+TOKENIZER_CHUNKS = 4
+# A hint is ten tokens and a move is one that matters, where a program has a hundred that hardly vary.
+REPLY_WEIGHTS = {"design": 1.0, "hint": 3.0}
 TOKENIZER_CHUNK_BASE = 10_000_000  # chunks that training never reaches
+
+
+class Stage(NamedTuple):
+    """A stretch of the training: its last step, plays of a design (unhinted, hinted), what a token of a play weighs, and its rate."""
+
+    end: int
+    plays: tuple[int, int]
+    play_weight: float
+    start_rate: float
+    end_rate: float
+
+
+# Copying comes while the rate falls, and plays at the full rate undo it: so designs alone come first, and plays grow in number as it falls.
+STAGES = (
+    Stage(107, (0, 0), 1.5, 4e-3, 4e-3),
+    Stage(320, (0, 0), 1.5, 4e-3, 2e-3),
+    Stage(1248, (2, 3), 1.5, 2e-3, 5.5e-4),
+    Stage(1461, (3, 6), 1.5, 1.25e-3, 0.0009375),
+    Stage(2011, (2, 7), 1.5, 2.5e-3, 0.0),
+    Stage(3011, (3, 8), 10.0, 2.5e-3, 2.5e-3),
+    Stage(4411, (3, 8), 10.0, 2.5e-3, 0.0),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +59,45 @@ class Recipe:
     """Everything the weights depend on."""
 
     seed: int = 7
-    steps: int = 3600
+    stages: tuple[Stage, ...] = STAGES
     batch_tokens: int = 2048
     designs_per_chunk: int = 50
-    learning_rate: float = 4e-3
-    warmup_steps: int = 150
+    warmup_steps: int = 60
     weight_decay: float = 0.05
-    context_weight: float = 0.2
+    context_weight: float = 0.0
     hidden: int = 128
     layers: int = 4
+    heads: int = 4
+    kv_heads: int = 2
+    head_dim: int = 64
     mlp: int = 512
+    rotary_base: float = 1000.0
+    query_gain: float = 1.5
+    embedding_std: float = 0.1
+    copy_gain: float = 0.25
+    look_gain: float = 0.25
+    shared_norm: float = 1.0
     context_tokens: int = 2048
+
+    @property
+    def steps(self) -> int:
+        """Optimiser steps in all."""
+        return self.stages[-1].end
+
+    def stage(self, step: int) -> tuple[Stage, int]:
+        """The stage of a step (the last one for steps past the end), and the step that stage begins with."""
+        begin = 0
+        for stage in self.stages:
+            if step < stage.end:
+                return stage, begin
+            begin = stage.end
+        return self.stages[-1], self.stages[-2].end if len(self.stages) > 1 else 0
+
+
+def as_json(recipe: Recipe) -> dict[str, Any]:
+    """The recipe as plain values, as it stands in `build.json` and in an unfinished build."""
+    values: dict[str, Any] = json.loads(json.dumps(asdict(recipe)))
+    return values
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +140,8 @@ def batches(rows: Sequence[Row], *, batch_tokens: int, rng: random.Random) -> li
     return made
 
 
-def new_model(recipe: Recipe, *, pad_id: int, end_id: int, vocab: int) -> Any:
-    """A freshly initialised `Qwen3ForCausalLM` with tied embeddings."""
+def new_model(recipe: Recipe, *, pad_id: int, end_id: int, vocab: int, words: Sequence[int] = ()) -> Any:
+    """A freshly initialised `Qwen3ForCausalLM` with tied embeddings; `words` are the ids of the ordinary words."""
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
     torch.manual_seed(recipe.seed)
@@ -97,30 +150,62 @@ def new_model(recipe: Recipe, *, pad_id: int, end_id: int, vocab: int) -> Any:
         hidden_size=recipe.hidden,
         intermediate_size=recipe.mlp,
         num_hidden_layers=recipe.layers,
-        num_attention_heads=recipe.hidden // 32,
-        num_key_value_heads=max(1, recipe.hidden // 64),
-        head_dim=32,
+        num_attention_heads=recipe.heads,
+        num_key_value_heads=recipe.kv_heads,
+        head_dim=recipe.head_dim,
         max_position_embeddings=recipe.context_tokens,
         tie_word_embeddings=True,
-        rope_parameters={"rope_type": "default", "rope_theta": 10_000.0},
+        rope_parameters={"rope_type": "default", "rope_theta": recipe.rotary_base},
         bos_token_id=None,
         eos_token_id=end_id,
         pad_token_id=pad_id,
         attn_implementation="sdpa",
     )
     make: Any = Qwen3ForCausalLM  # transformers gives its classes no signature
-    return make(Qwen3Config(**settings))
+    model = make(Qwen3Config(**settings))
+    with torch.no_grad():
+        _copying_start(model, recipe, words)
+    return model
 
 
-def batch_loss(model: Any, rows: Sequence[Row], *, pad_id: int, context_weight: float) -> torch.Tensor:
-    """Summed, weighted cross-entropy: reply tokens weigh 1, context tokens `context_weight`.
+def _copying_start(model: Any, recipe: Recipe, words: Sequence[int]) -> None:
+    """A start from which copying is near: found by trial, see docs/starter-model.md.
+
+    Embeddings lie apart from each other but for two directions: one that all pieces share and one of the `words`. In every layer but the
+    first, half of the heads write what they look at, so that it becomes likely as it is, and one of them looks at the words from anywhere.
+    """
+    table = model.model.embed_tokens.weight
+    table.mul_(recipe.embedding_std / model.config.initializer_range)
+    anything, word = torch.linalg.qr(torch.randn(recipe.hidden, 2)).Q.T
+    table.add_(recipe.shared_norm * anything)
+    table[list(words)] += recipe.shared_norm * word
+    size, heads = recipe.head_dim, recipe.heads // recipe.kv_heads
+    slowest = size // 2 - 1  # the dimension that turns least with distance
+    for number, layer in enumerate(model.model.layers):
+        attention = layer.self_attn
+        attention.q_norm.weight.fill_(recipe.query_gain)
+        attention.k_norm.weight.fill_(recipe.query_gain)
+        if number:
+            rows = torch.linalg.qr(torch.randn(recipe.hidden, size)).Q.T
+            attention.v_proj.weight[:size] = rows
+            attention.o_proj.weight[:, : heads * size] = recipe.copy_gain * rows.T.repeat(1, heads)
+            attention.q_proj.weight[slowest] += recipe.look_gain * anything
+            attention.k_proj.weight[slowest] += recipe.look_gain * word
+
+
+def batch_loss(
+    model: Any, rows: Sequence[Row], *, pad_id: int, context_weight: float, play_weight: float
+) -> torch.Tensor:
+    """Summed, weighted cross-entropy: reply tokens weigh by their kind, context tokens `context_weight`.
 
     Predicting the context too is what makes copying heads form early: replies alone are one token in fifteen of a play.
     Rows are padded on the right, so causal attention needs no mask.
     """
     width = max(len(row.ids) for row in rows)
     ids_BT = torch.tensor([row.ids + [pad_id] * (width - len(row.ids)) for row in rows])
-    weight_BT = torch.tensor([weights_of(row, context_weight) + [0.0] * (width - len(row.ids)) for row in rows])
+    weight_BT = torch.tensor(
+        [weights_of(row, context_weight, play_weight) + [0.0] * (width - len(row.ids)) for row in rows]
+    )
     hidden_BTD = model.model(input_ids=ids_BT, use_cache=False).last_hidden_state
     counted_BT = weight_BT[:, 1:] > 0
     logits_KV = model.lm_head(hidden_BTD[:, :-1][counted_BT])
@@ -128,26 +213,33 @@ def batch_loss(model: Any, rows: Sequence[Row], *, pad_id: int, context_weight: 
     return (losses_K * weight_BT[:, 1:][counted_BT]).sum()
 
 
-def weights_of(row: Row, context_weight: float) -> list[float]:
+def weights_of(row: Row, context_weight: float, play_weight: float) -> list[float]:
     """Loss weight of each token of `row`; the context counts in designs only, where words recur and can be copied."""
     context = context_weight if row.kind == "design" else 0.0
-    return [1.0 if trained else context for trained in row.mask]
+    reply = play_weight if row.kind == "play" else REPLY_WEIGHTS[row.kind]
+    return [reply if trained else context for trained in row.mask]
 
 
 def learning_rate(recipe: Recipe, step: int) -> float:
-    """Linear warm-up, flat to a third of the run, then linear decay to zero: most of the gain comes while it decays."""
-    warm = min(1.0, (step + 1) / recipe.warmup_steps)
-    flat = recipe.steps // 3
-    decay = 1.0 if step < flat else (recipe.steps - step) / (recipe.steps - flat)
-    return recipe.learning_rate * warm * decay
+    """Linear warm-up, then linear within each stage."""
+    stage, begin = recipe.stage(step)
+    passed = (step - begin) / (stage.end - begin)
+    return min(1.0, (step + 1) / recipe.warmup_steps) * (
+        stage.start_rate + passed * (stage.end_rate - stage.start_rate)
+    )
 
 
 def optimizers(model: Any, recipe: Recipe) -> list[torch.optim.Optimizer]:
     """Muon for the matrices inside the layers, AdamW for embeddings and norms."""
     inner = [p for name, p in model.named_parameters() if p.ndim == 2 and "embed" not in name]
     other = [p for name, p in model.named_parameters() if not (p.ndim == 2 and "embed" not in name)]
-    muon = Muon(inner, lr=recipe.learning_rate, momentum=0.95, weight_decay=recipe.weight_decay)
-    return [muon, torch.optim.AdamW(other, lr=recipe.learning_rate, betas=(0.9, 0.98), weight_decay=0.0, fused=True)]
+    muon = Muon(inner, lr=recipe.stages[0].start_rate, momentum=0.95, weight_decay=recipe.weight_decay)
+    return [
+        muon,
+        torch.optim.AdamW(
+            other, lr=recipe.stages[0].start_rate, betas=(0.9, 0.98), eps=5e-5, weight_decay=0.0, fused=True
+        ),
+    ]
 
 
 class Training:
@@ -156,7 +248,8 @@ class Training:
     def __init__(self, recipe: Recipe, tokenizer: Any, *, rank: int = 0, ranks: int = 1) -> None:
         self.recipe, self.tokenizer, self.rank, self.ranks = recipe, tokenizer, rank, ranks
         self.pad_id, self.end_id = tokenizer.convert_tokens_to_ids(PAD), tokenizer.convert_tokens_to_ids(END)
-        self.model = new_model(recipe, pad_id=self.pad_id, end_id=self.end_id, vocab=len(tokenizer))
+        words = tokenizer.convert_tokens_to_ids(list(ordinary_words()))
+        self.model = new_model(recipe, pad_id=self.pad_id, end_id=self.end_id, vocab=len(tokenizer), words=words)
         self.optimizers = optimizers(self.model, recipe)
         self.step = self.chunk = self.tokens = 0
         self.wall_s = 0.0
@@ -164,7 +257,14 @@ class Training:
     def run_chunk(self, chunk: int) -> float:
         """Train on one chunk of the stream; returns its mean loss."""
         recipe = self.recipe
-        examples = stream(documents(held_out=False), seed=recipe.seed, chunk=chunk, designs=recipe.designs_per_chunk)
+        stage, _ = recipe.stage(self.step)
+        examples = stream(
+            documents(held_out=False),
+            seed=recipe.seed,
+            chunk=chunk,
+            designs=recipe.designs_per_chunk,
+            plays=stage.plays,
+        )
         rows = encode_rows(self.tokenizer, examples)
         losses = []
         order = random.Random(chunk)  # noqa: S311 - a seeded order, not a secret
@@ -173,11 +273,18 @@ class Training:
                 break
             for group in (group for optimizer in self.optimizers for group in optimizer.param_groups):
                 group["lr"] = learning_rate(recipe, self.step)
-            count = sum(sum(weights_of(row, recipe.context_weight)) for row in batch)
             mine = batch[self.rank :: self.ranks] or batch[:1]  # a rank without rows takes one and gives it no weight
             weight = 1.0 if len(batch) > self.rank else 0.0
-            loss = batch_loss(self.model, mine, pad_id=self.pad_id, context_weight=recipe.context_weight)
-            loss = loss * (weight / count)
+            loss = batch_loss(
+                self.model,
+                mine,
+                pad_id=self.pad_id,
+                context_weight=recipe.context_weight,
+                play_weight=stage.play_weight,
+            )
+            # The same divisor for every batch: a batch of plays has a tenth of the trained tokens of a batch of designs, and its
+            # noise, averaged over so few, would outweigh them.
+            loss = loss * (weight / recipe.batch_tokens)
             loss.backward()  # type: ignore[no-untyped-call]
             self._add_up_gradients()
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
@@ -204,7 +311,7 @@ class Training:
     def save(self, path: Path) -> None:
         """Write the whole state aside and rename it into place."""
         state = {
-            "recipe": asdict(self.recipe), "model": self.model.state_dict(),
+            "recipe": as_json(self.recipe), "model": self.model.state_dict(),
             "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
             "step": self.step, "chunk": self.chunk, "tokens": self.tokens, "wall_s": self.wall_s,
         }  # fmt: skip
@@ -217,7 +324,7 @@ class Training:
         if not path.exists():
             return False
         state = torch.load(path, weights_only=True)
-        if state["recipe"] != asdict(self.recipe):
+        if state["recipe"] != as_json(self.recipe):
             return False
         self.model.load_state_dict(state["model"])
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
@@ -230,11 +337,13 @@ class Training:
 def tokenizer_texts(recipe: Recipe) -> Iterator[str]:
     """Texts the merges are counted on: the training stream's own, from chunks that are never trained on, and all small numbers."""
     shown = documents(held_out=False)
+    words = frozenset(ordinary_words())  # pieces already, so no merges are spent on them
     for chunk in range(TOKENIZER_CHUNKS):
         for example in stream(shown, seed=recipe.seed, chunk=TOKENIZER_CHUNK_BASE + chunk, designs=160):
             for part in example.parts:
                 # A marker written in a text must never become the control token, so no merge may spell one.
-                yield from re.split(re.escape(START) + "|" + re.escape(END), part)
+                for text in re.split(re.escape(START) + "|" + re.escape(END), part):
+                    yield re.sub(r"[A-Z][a-z]+", lambda found: "" if found.group() in words else found.group(), text)
     for _ in range(200):
         yield " ".join(f"{number:02d} {number}" for number in range(100))
 
@@ -243,7 +352,7 @@ def build(recipe: Recipe, *, work: Path, out: Path, processes: int) -> dict[str,
     """Make the model directory `out`, continuing from `work` where a build was interrupted; returns the report."""
     work.mkdir(parents=True, exist_ok=True)
     if not (work / "tokenizer.json").exists():
-        train_tokenizer(tokenizer_texts(recipe)).save_pretrained(str(work))
+        train_tokenizer(tokenizer_texts(recipe), ordinary_words()).save_pretrained(str(work))
     meeting = work / "meeting"
     meeting.unlink(missing_ok=True)
     spawn: Any = torch.multiprocessing.spawn  # type: ignore[attr-defined]
@@ -284,7 +393,7 @@ def _train(rank: int, recipe: Recipe, work: Path, out: Path, ranks: int, meeting
         (out / "model.safetensors").chmod(0o644)
         training.tokenizer.save_pretrained(str(out))
         report = {
-            "recipe": asdict(recipe), "parameters": parameters, "vocabulary": VOCAB_SIZE, "tokens": training.tokens,
+            "recipe": as_json(recipe), "parameters": parameters, "vocabulary": len(training.tokenizer), "tokens": training.tokens,
             "wall_s": round(training.wall_s), "processes": ranks, "last_loss": round(loss, 4),
         }  # fmt: skip
         (out / "build.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")

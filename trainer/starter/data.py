@@ -18,11 +18,13 @@ from trainer.starter.families import families_of
 from trainer.starter.families.program import LEVELS, Program, Theme
 from trainer.starter.play import load_own, play
 from trainer.starter.tokens import opening_text, turn_text
+from trainer.starter.words import ordinary_words
 
 PROMPTS = CompactPrompts()
 DEMO_CORPUS = Path(__file__).parents[1] / "corpora" / "demo.jsonl"
 HELD_OUT_SHARE = 0.2
 PLAIN_WORDS = ("Lamp", "Gate", "Tank", "Wheel", "Bell", "Crate")
+DISGUISED_SHARE = 0.85
 TURN_BUDGETS = (8, 10, 10, 10, 12)
 
 
@@ -56,20 +58,13 @@ def theme_of(document: ShownDocument | None, rng: random.Random) -> Theme:
 
 
 def disguised(document: ShownDocument, rng: random.Random) -> ShownDocument:
-    """The document with its theme words replaced by invented ones, so that copying is the only way to write them."""
+    """The document with its theme words replaced by other ordinary ones, so that copying is the only way to write them."""
     title, text = document.title, document.text
-    for word in theme_words(document):
-        invented = "".join(rng.choice(_SYLLABLES) for _ in range(rng.choice((1, 2, 2, 2))))
+    words = theme_words(document)
+    for word, other in zip(words, rng.sample(ordinary_words(), len(words)), strict=True):
         pattern = re.compile(rf"\b{word}(?=s?\b)", re.IGNORECASE)
-        title, text = pattern.sub(invented, title), pattern.sub(invented, text)
+        title, text = pattern.sub(other.lower(), title), pattern.sub(other.lower(), text)
     return ShownDocument(title=title, text=text)
-
-
-_SYLLABLES = re.findall(
-    r"\w+",
-    "bar bel bin bol can cap cel cor dam den dil dom fal fen fin for gal gem gil gor hal hem hin hol jan jel kal ken kil kor lam "
-    "len lim lor mar mel min mor nal nem nil nor pal pen pil por ral rem ril ron sal sel sil sor tal ten tim tor val ven vil vor",
-)
 
 
 def draw_design(documents: Sequence[ShownDocument], rng: random.Random) -> tuple[list[Message], Program, int]:
@@ -79,7 +74,7 @@ def draw_design(documents: Sequence[ShownDocument], rng: random.Random) -> tuple
     """
     skill = rng.choice(SKILLS)
     document = rng.choice(documents) if rng.random() < 0.96 else None
-    if document is not None and rng.random() < 0.6:
+    if document is not None and rng.random() < DISGUISED_SHARE:
         document = disguised(document, rng)
     max_turns = rng.choice(TURN_BUDGETS)
     families = families_of(skill)
@@ -141,10 +136,12 @@ def fenced(source: str) -> str:
     return f"```python\n{source}\n```"
 
 
-def stream(documents: Sequence[ShownDocument], *, seed: int, chunk: int, designs: int) -> list[Example]:
-    """Chunk number `chunk` of the stream: the same for the same arguments, whatever was drawn before."""
+def stream(
+    documents: Sequence[ShownDocument], *, seed: int, chunk: int, designs: int, plays: tuple[int, int] = (3, 4)
+) -> list[Example]:
+    """Chunk number `chunk` of the stream: the same for the same arguments, whatever was drawn before. `plays`: unhinted, hinted."""
     rng = random.Random(f"{seed}/{chunk}")  # noqa: S311 - a seeded stream, not a secret
     drawn: list[Example] = []
     for _ in range(designs):
-        drawn += examples_of_design(documents, rng, unhinted=4, hinted=3)
+        drawn += examples_of_design(documents, rng, unhinted=plays[0], hinted=plays[1])
     return drawn

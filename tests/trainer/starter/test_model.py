@@ -9,7 +9,16 @@ import torch
 
 from sandbox import Sandbox
 from trainer.starter.__main__ import MODEL_DIRECTORY
-from trainer.starter.build import Recipe, Row, batches, learning_rate, new_model, weights_of
+from trainer.starter.build import (
+    Recipe,
+    Row,
+    Stage,
+    as_json,
+    batches,
+    learning_rate,
+    new_model,
+    weights_of,
+)
 from trainer.starter.measure import Bench, Settings
 from trainer.starter.muon import Muon, orthogonal
 from trainer.starter.tokens import END, load_tokenizer
@@ -30,7 +39,7 @@ def test_the_committed_weights_load_and_are_small():
 
 def test_the_report_beside_the_weights_names_the_recipe_of_this_code():
     report = json.loads((MODEL_DIRECTORY / "build.json").read_text())
-    assert set(report["recipe"]) == set(Recipe.__dataclass_fields__)
+    assert report["recipe"] == as_json(Recipe())
     assert report["parameters"] == sum(
         p.numel() for p in load_model(MODEL_DIRECTORY, dtype=torch.float32, device="cpu").parameters()
     )
@@ -39,6 +48,19 @@ def test_the_report_beside_the_weights_names_the_recipe_of_this_code():
 def test_the_same_recipe_starts_from_the_same_weights():
     first, second = (new_model(Recipe(layers=1), pad_id=0, end_id=2, vocab=300) for _ in range(2))
     assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
+
+
+def test_half_of_the_heads_begin_by_writing_what_they_look_at():
+    recipe = Recipe(layers=2)
+    model = new_model(recipe, pad_id=0, end_id=2, vocab=300)
+    attention, size = model.model.layers[1].self_attn, recipe.head_dim
+    copied = attention.o_proj.weight[:, :size] @ attention.v_proj.weight[:size]
+    assert torch.linalg.svdvals(copied / recipe.copy_gain).round(decimals=3).tolist() == [1.0] * size + [0.0] * (
+        recipe.hidden - size
+    )
+    table = model.model.embed_tokens.weight.detach()
+    own = table - table.mean(dim=0)  # without the direction that all pieces share
+    assert abs(float(own.std()) - recipe.embedding_std) < 0.1 * recipe.embedding_std
 
 
 def test_batches_hold_every_row_once_and_stay_under_their_budget():
@@ -51,20 +73,16 @@ def test_batches_hold_every_row_once_and_stay_under_their_budget():
 
 
 def test_context_counts_in_designs_only():
-    assert weights_of(Row([1, 2, 3], [0, 0, 1], "design"), 0.2) == [0.2, 0.2, 1.0]
-    assert weights_of(Row([1, 2, 3], [0, 0, 1], "play"), 0.2) == [0.0, 0.0, 1.0]
+    assert weights_of(Row([1, 2, 3], [0, 0, 1], "design"), 0.2, 7.0) == [0.2, 0.2, 1.0]
+    assert weights_of(Row([1, 2, 3], [0, 0, 1], "play"), 0.2, 7.0) == [0.0, 0.0, 7.0]
 
 
-def test_the_learning_rate_warms_up_stays_and_falls_to_zero():
-    recipe = Recipe(steps=300, warmup_steps=10, learning_rate=1.0)
-    assert [round(learning_rate(recipe, step), 3) for step in (0, 9, 50, 99, 200, 299)] == [
-        0.1,
-        1.0,
-        1.0,
-        1.0,
-        0.5,
-        0.005,
-    ]
+def test_the_learning_rate_warms_up_and_is_linear_in_every_stage():
+    recipe = Recipe(warmup_steps=10, stages=(Stage(100, (0, 0), 1.5, 1.0, 0.5), Stage(300, (1, 2), 1.5, 0.8, 0.0)))
+    rates = [round(learning_rate(recipe, step), 3) for step in (0, 9, 50, 99, 100, 200, 299)]
+    assert rates == [0.1, 0.955, 0.75, 0.505, 0.8, 0.4, 0.004]
+    assert recipe.steps == 300
+    assert [recipe.stage(step)[0].plays for step in (0, 99, 100, 299, 300)] == [(0, 0), (0, 0), (1, 2), (1, 2), (1, 2)]
 
 
 def test_an_orthogonalised_matrix_has_singular_values_near_one():

@@ -71,70 +71,50 @@ class Search:
 
 
 class Gauge:
-    """Hidden marks; the gauge tells how far the last number is off, not on which side."""
+    """Several readings, one of them true; its size tells which, and every turn shows afterwards which it was."""
 
     name = "Gauge"
     skills = ("Mathematical Reasoning",)
 
     def draw(self, rng: random.Random, *, theme: Theme, level: str, max_turns: int) -> Program:
-        rule = rng.choice(("above", "below", "both"))
-        need = {"easy": 2, "medium": rng.randint(2, 3), "hard": 3}[level]
-        slack = {"easy": 1, "medium": rng.randint(0, 1), "hard": 0}[level]
-        turns = min(need + slack + (need - 1 if rule == "both" else 0), max_turns)
-        start = near(rng, theme, *{"above": (21, 24), "below": (41, 44), "both": (31, 34)}[rule])
-        far = rng.randint(4, 6)
-        shift = {"above": f"self.rng.randint(2, {far})", "below": f"-self.rng.randint(2, {far})",
-                 "both": f"self.rng.choice([-1, 1]) * self.rng.randint(2, {far})"}[rule]  # fmt: skip
+        rule = rng.choice(("max", "min"))
+        size = near(rng, theme, 3, 5)
+        need = {"easy": 2, "medium": 3, "hard": 3}[level]
+        turns = min(need + {"easy": rng.randint(0, 1), "medium": rng.randint(0, 1), "hard": 0}[level], max_turns)
+        gap = rng.randint(2, 3)
         source = assemble(
             family=self.name,
             theme=theme,
-            summary=f"Set the {theme.thing} to each mark of the {theme.place}.",
+            summary=f"Tell the true reading of the {theme.thing} in the {theme.place}.",
             turns=turns,
-            knobs=[f"self.start = {start}", f"self.need = {need}"],
+            knobs=[f"self.need = {need}", f"self.size = {size}"],
             start=[
-                "self.spot = self.start + self.rng.randint(0, 6)",
+                f"self.rows = [self.rng.sample(range(21, 49, {gap}), self.size) for _ in range(self.max_turns)]",
                 "self.found = 0",
-                "self.goals = [self.spot]",
-                "for _ in range(self.need):",
-                f"    self.goals.append(self.goals[-1] + {shift})",
-                "self.goals.pop(0)",
             ],
-            show=f"{theme.thing} at {{self.spot}} is off by {{self.gap()}}, found {{self.found}} of {{self.need}}. {NUMBER_ASK}",
+            show=f"{theme.thing} reads {{self.row()}}, right {{self.found}} of {{self.need}}. {NUMBER_ASK}",
             extra=[
-                "    def gap(self):",
-                "        return abs(self.goals[self.found % self.need] - self.spot)",
+                "    def row(self):",
+                "        return self.rows[self.turn % self.max_turns]",
+                "",
+                "    def goal(self, row):",
+                f"        return {rule}(row)",
                 "",
             ],
             update=[
-                "if move == self.goals[self.found % self.need]:",
-                "    self.found += 1",
-                '    self.note = "Hit."',
-                "else:",
-                '    self.note = "Miss." if match else "Unclear."',
-                "self.spot = move if match else self.spot",
+                "row = self.rows[(self.turn - 1) % self.max_turns]",
+                "self.found += move == self.goal(row)",
+                'self.note = f"{self.goal(row)} was true."',
                 "won = self.found >= self.need",
             ],
-            solution="[str(goal) for goal in self.goals]",
+            solution="[str(self.goal(row)) for row in self.rows[:self.need]]",
         )
-        side = {
-            "above": "Every mark lies above: add the miss to the number shown.",
-            "below": "Every mark lies below: take the miss off the number shown.",
-            "both": "Add the miss or take it off; when that doubles the miss, go to the other side.",
-        }[rule]
-        return Program(self.name, f"{theme.thing}{self.name}Env", source, f"{side} Answer as \\boxed{{N}}.", rule)
+        told = {"max": "Send the largest number.", "min": "Send the smallest number."}[rule]
+        return Program(self.name, f"{theme.thing}{self.name}Env", source, f"{told} Answer as \\boxed{{N}}.", rule)
 
     def good(self, env: Any, rng: random.Random, *, rule: str, seen: dict[str, Any]) -> str:
-        gap = env.gap()
-        side = {"above": 1, "below": -1}.get(rule)
-        if side:
-            return boxed(max(0, env.spot + side * gap))
-        marks = {env.spot - gap, env.spot + gap}
-        for past in seen.get("history", []):
-            if past.before["found"] == env.found:
-                spot = past.before["spot"]
-                off = abs(env.goals[env.found % env.need] - spot)
-                marks &= {spot - off, spot + off}
-        return boxed(max(0, rng.choice(sorted(marks))))
+        row = env.row()
+        return boxed(env.goal(row) if rule or seen.get("history") else rng.choice((min(row), max(row))))
 
     def poor(self, env: Any, rng: random.Random) -> str:
-        return boxed(max(0, env.spot + rng.choice((-1, 1)) * rng.randint(2, 6)))
+        return boxed(rng.choice(env.row()))

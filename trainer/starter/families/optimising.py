@@ -7,6 +7,8 @@ from typing import Any
 
 from trainer.starter.families.program import NUMBER_ASK, WORD_PARSER, Program, Theme, assemble, boxed, near
 
+COLOURS = ("red", "blue", "green", "white")
+
 
 class Best:
     """Sources of unknown yield; the total must reach a goal that leaves little room for waste."""
@@ -64,22 +66,18 @@ class Best:
 
 
 class Filter:
-    """Offers pass one by one; only those that fit a hidden rule are worth taking."""
+    """Offers of three colours pass one by one; one colour is the only good one, or the only bad one."""
 
     name = "Filter"
     skills = ("Optimization", "Logical Deduction")
 
     def draw(self, rng: random.Random, *, theme: Theme, level: str, max_turns: int) -> Program:
-        rule = rng.choice(("high", "low", "even", "odd"))
-        need = {"easy": 2, "medium": 3, "hard": 3}[level]
-        turns = min(need * 2 + {"easy": 2, "medium": 2, "hard": 1}[level], max_turns)
-        limit = near(rng, theme, 32, 38)
-        test = {
-            "high": f"offer > {limit}",
-            "low": f"offer < {limit}",
-            "even": "offer % 2 == 0",
-            "odd": "offer % 2 == 1",
-        }[rule]
+        rule = rng.choice(("only", "never"))
+        need = {"easy": 2, "medium": rng.randint(2, 3), "hard": 3}[level]
+        slack = {"easy": 1, "medium": rng.randint(0, 1), "hard": 0}[level]
+        turns = min((3 * need - 1 if rule == "only" else 2 * need - 1) + slack, max_turns)
+        colours = rng.sample(COLOURS, 3)
+        test = {"only": f'offer == "{colours[0]}"', "never": f'offer != "{colours[0]}"'}[rule]
         source = assemble(
             family=self.name,
             theme=theme,
@@ -87,11 +85,14 @@ class Filter:
             turns=turns,
             knobs=[f"self.need = {need}"],
             start=[
-                "self.offers = [self.rng.randint(21, 49) for _ in range(self.max_turns)]",
+                f'self.offers = ["{colours[0]}", "{colours[1]}", "{colours[2]}"] * self.max_turns',
+                "self.offers = self.offers[:self.max_turns]",
+                "self.rng.shuffle(self.offers)",
+                "self.mark = self.rng.randint(21, 39)",
                 "self.found = 0",
             ],
             show=(
-                f"{theme.thing} offers {{self.offers[self.turn % self.max_turns]}}, kept {{self.found}} of {{self.need}}. "
+                f"{theme.thing} {{self.mark}} offers {{self.offers[self.turn % self.max_turns]}}, kept {{self.found}} of {{self.need}}. "
                 "Send \\\\boxed{{<choice>}}: take or skip."
             ),
             extra=["    def fits(self, offer):", f"        return {test}", ""],
@@ -107,16 +108,17 @@ class Filter:
             ],
             solution='["take" if self.fits(offer) else "skip" for offer in self.offers]',
         )
-        told = {"high": "Only the high offers are good.", "low": "Only the low offers are good.",
-                "even": "Only the even offers are good.", "odd": "Only the odd offers are good."}[rule]  # fmt: skip
+        told = {"only": f"Only {colours[0]} is good.", "never": f"Only {colours[0]} is bad."}[rule]
         return Program(self.name, f"{theme.thing}{self.name}Env", source, f"{told} Answer as \\boxed{{choice}}.", rule)
 
     def good(self, env: Any, rng: random.Random, *, rule: str, seen: dict[str, Any]) -> str:
         offer = env.offers[env.turn % env.max_turns]
-        tried = [past for past in seen.get("history", []) if past.move == "take"]
-        if rule or len(tried) > 1:
+        if rule:
             return boxed("take" if env.fits(offer) else "skip")
-        return boxed(rng.choice(("take", "skip")))
+        tried = [past.before["offers"][past.before["turn"]] for past in seen.get("history", []) if past.move == "take"]
+        if offer in tried:
+            return boxed("take" if env.fits(offer) else "skip")
+        return boxed("skip" if any(env.fits(other) for other in tried) and rng.random() < 0.6 else "take")
 
     def poor(self, env: Any, rng: random.Random) -> str:
-        return boxed(rng.choice(("take", "take", "skip")))
+        return boxed(rng.choice(("take", "skip")))

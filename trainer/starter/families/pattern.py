@@ -7,8 +7,6 @@ from typing import Any
 
 from trainer.starter.families.program import NUMBER_ASK, Program, Theme, assemble, boxed, near
 
-WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
-
 
 class Series:
     """The next numbers of a series of which the last four are shown."""
@@ -73,57 +71,50 @@ class Series:
 
 
 class Rule:
-    """A number comes in, a number goes out; every miss shows what would have been right."""
+    """Some numbers go in and one comes out, always from the same place; every turn shows afterwards which it was."""
 
     name = "Rule"
     skills = ("Pattern Recognition", "Mathematical Reasoning")
 
     def draw(self, rng: random.Random, *, theme: Theme, level: str, max_turns: int) -> Program:
-        kind = rng.choice(("plus", "minus"))
-        amount = near(rng, theme, 1, 6)
-        need = {"easy": 2, "medium": 3, "hard": 3}[level]
-        turns = min(need + {"easy": 2, "medium": 2, "hard": 1}[level], max_turns)
-        out = {"plus": f"value + {amount}", "minus": f"value - {amount}"}[kind]
-        low, high = {"plus": (21, 35), "minus": (27, 41)}[kind]
+        rule = rng.choice(("first", "second", "last"))
+        place = {"first": 0, "second": 1, "last": -1}[rule]
+        size = near(rng, theme, 3, 4)
+        need = {"easy": 2, "medium": rng.randint(2, 3), "hard": 3}[level]
+        turns = min(need + {"easy": 1, "medium": rng.randint(0, 1), "hard": rng.randint(0, 1)}[level], max_turns)
         source = assemble(
             family=self.name,
             theme=theme,
-            summary=f"Find what the {theme.thing} does to the {theme.place}.",
+            summary=f"Find what the {theme.thing} takes from the {theme.place}.",
             turns=turns,
-            knobs=[f"self.need = {need}"],
+            knobs=[f"self.need = {need}", f"self.size = {size}"],
             start=[
-                f"self.values = [self.rng.randint({low}, {high}) for _ in range(self.max_turns)]",
+                "self.rows = [self.rng.sample(range(21, 50), self.size) for _ in range(self.max_turns)]",
                 "self.found = 0",
             ],
-            show=f"{theme.thing} takes {{self.value()}}, right {{self.found}} of {{self.need}}. {NUMBER_ASK}",
+            show=f"{theme.thing} takes one of {{self.row()}}, right {{self.found}} of {{self.need}}. {NUMBER_ASK}",
             extra=[
-                "    def value(self):",
-                "        return self.values[self.turn % self.max_turns]",
+                "    def row(self):",
+                "        return self.rows[self.turn % self.max_turns]",
                 "",
-                "    def goal(self, value):",
-                f"        return {out}",
+                "    def goal(self, row):",
+                f"        return row[{place}]",
                 "",
             ],
             update=[
-                "value = self.values[(self.turn - 1) % self.max_turns]",
-                "self.found += move == self.goal(value)",
-                'self.note = f"{value} gives {self.goal(value)}, sent {move}."',
+                "row = self.rows[(self.turn - 1) % self.max_turns]",
+                "self.found += move == self.goal(row)",
+                'self.note = f"It took {self.goal(row)}."',
                 "won = self.found >= self.need",
             ],
-            solution="[str(self.goal(value)) for value in self.values[:self.need]]",
+            solution="[str(self.goal(row)) for row in self.rows[:self.need]]",
         )
-        told = {
-            "plus": f"Add {WORDS[amount]} to it.",
-            "minus": f"Take {WORDS[amount]} off it.",
-        }[kind]
-        rule = {"plus": str(amount), "minus": str(-amount)}[kind]
-        return Program(self.name, f"{theme.thing}{self.name}Env", source, f"{told} Answer as \\boxed{{N}}.", rule)
+        hint = f"It takes the {rule} number each time. Answer as \\boxed{{N}}."
+        return Program(self.name, f"{theme.thing}{self.name}Env", source, hint, rule)
 
     def good(self, env: Any, rng: random.Random, *, rule: str, seen: dict[str, Any]) -> str:
-        value = env.value()
-        if rule or seen.get("history"):
-            return boxed(env.goal(value))
-        return boxed(value + rng.choice((-5, -3, -2, -1, 1, 2, 3, 5)))
+        row = env.row()
+        return boxed(env.goal(row) if rule or seen.get("history") else rng.choice((row[0], row[1], row[-1])))
 
     def poor(self, env: Any, rng: random.Random) -> str:
-        return boxed(max(0, env.value() + rng.randint(-6, 6)))
+        return boxed(rng.choice(env.row()))
