@@ -3,17 +3,20 @@
 # PYTHON           the Python that makes the environment (3.11 or newer)
 # SPADEWORK_VENV   where the environment goes (.venv)
 # BROWSER=no       `make test` without the browser tests
+# JOBS             how many processes run tests side by side (auto: one for each core, at most 4)
 # ARGS             passed on: make test ARGS="tests/stack -k lock"
 
 PYTHON ?= python3
 SPADEWORK_VENV ?= .venv
 BROWSER ?= yes
+JOBS ?= auto
 ARGS ?=
 BIN := $(SPADEWORK_VENV)/bin
 export SPADEWORK_VENV
 
 .DEFAULT_GOAL := help
 SHELL := /bin/sh
+PYTEST := $(BIN)/python -m pytest -n $(JOBS) --maxprocesses 4 --dist loadfile
 .PHONY: help demo up down status test check bench screenshots fuzz soak soak-trainer experiments manage environment environment-test
 
 help: ## list the commands
@@ -33,10 +36,10 @@ status: environment ## what runs, and where
 
 test: environment-test ## run all tests (BROWSER=no: without a browser; ARGS=…: pytest's arguments)
 ifeq ($(BROWSER),no)
-	@exec $(BIN)/python -m pytest -m "not browser and not gpu" $(ARGS)
+	@exec $(PYTEST) -m "not browser and not gpu" $(ARGS)
 else
 	@$(PYTHON) tools/bootstrap.py --test --browser
-	@exec $(BIN)/python -m pytest -m "not gpu" $(ARGS)
+	@exec $(PYTEST) -m "not gpu" $(ARGS)
 endif
 
 check: environment-test ## formatting, types, layering, migrations: what CI checks before the tests

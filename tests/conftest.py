@@ -33,8 +33,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Start the servers and load the settings; pytest-django's own (last) pytest_configure then sets Django up."""
     for name in FOREIGN_VARIABLES:
         os.environ.pop(name, None)
-    if not needs_django(config.args, config.invocation_params.dir):
-        return
+    hands_out = bool(getattr(config.option, "numprocesses", None)) and not hasattr(config, "workerinput")
+    if hands_out or not needs_django(config.args, config.invocation_params.dir):
+        return  # the processes that run the tests start their own
     os.environ.update(_services.enter_context(throwaway_services()))
     os.environ["SPADEWORK_PUBLIC_URL"] = "http://127.0.0.1:8400"
     # WhiteNoise warns in every test about a missing directory.
@@ -49,6 +50,12 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_unconfigure() -> None:
     """Stop the servers and delete their data."""
     _services.close()
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings_xdist_suffix() -> None:
+    """Instead of pytest-django's: processes side by side have a database server each, so the name needs no suffix, and servers that
+    tests start find the database under the name they expect."""
 
 
 def needs_django(arguments: list[str], directory: Path) -> bool:

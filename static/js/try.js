@@ -15,7 +15,7 @@
     wasWaiting = isWaiting;
   }
 
-  document.addEventListener("keydown", (event) => {
+  document.querySelector("main").addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || event.shiftKey || event.isComposing || !(event.target instanceof Element) || !event.target.matches("[data-send]")) return;
     event.preventDefault();
     if (event.target.value.trim()) event.target.form.requestSubmit(event.target.form.querySelector("button[value=chat]"));
