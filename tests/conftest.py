@@ -6,6 +6,7 @@ A run that collects only packages without Django (`pytest tests/trainer`) does n
 import os
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -56,6 +57,30 @@ def pytest_unconfigure() -> None:
 def django_db_modify_db_settings_xdist_suffix() -> None:
     """Instead of pytest-django's: processes side by side have a database server each, so the name needs no suffix, and servers that
     tests start find the database under the name they expect."""
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> None:
+    """The test database, whose rows made by migrations come back whenever a transactional test has emptied all tables.
+
+    pytest-django runs transactional tests last, but only within a process and not across files that are handed out whole.
+    """
+    from django.apps import apps
+    from django.core import serializers
+    from django.db.models.signals import post_migrate
+
+    own = [
+        model for model in apps.get_models() if apps.get_app_config(model._meta.app_label).name.startswith("webapp.")
+    ]
+    with django_db_blocker.unblock():
+        rows = serializers.serialize("json", [row for model in own for row in model._base_manager.all()])
+
+    def bring_back(**told: Any) -> None:
+        if "plan" not in told:  # a flush; a migration has one
+            for row in serializers.deserialize("json", rows):
+                row.save()
+
+    post_migrate.connect(bring_back, sender=apps.get_app_config("review"), weak=False)
 
 
 def needs_django(arguments: list[str], directory: Path) -> bool:
