@@ -240,6 +240,7 @@ def test_what_a_model_writes_is_never_obeyed(held: Callable[..., Any], operator:
 def test_a_play_stands_beside_the_runs_play_of_the_seed(
     held: Callable[..., Any], operator: Client, as_role: Any
 ) -> None:
+    from webapp.episodes.models import Transcript
     from webapp.trying.models import Exchange
 
     trial = held()
@@ -261,6 +262,10 @@ def test_a_play_stands_beside_the_runs_play_of_the_seed(
     assert f'href="{address}"' in operator.get(trial_url(trial) + "?mode=play").content.decode()
     html = operator.get(address).content.decode()
     assert "Somewhere else" in html and 'id="difference"' in html
+    assert "removed by retention" not in html
+    Transcript.objects.filter(episode=episode).update(turns=[], removed_at=timezone.now())
+    html = operator.get(address).content.decode()
+    assert "Somewhere else" in html and "was removed by retention on" in html
     assert as_role("reviewer").get(address).status_code == 403
     Exchange.objects.filter(pk=play.pk).update(state="running")
     assert operator.get(address).status_code == 404

@@ -42,7 +42,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _build(options: argparse.Namespace) -> dict[str, Any]:
-    from trainer.starter.build import Recipe, build
+    from trainer.starter.build import build
+    from trainer.starter.recipe import Recipe
 
     return build(Recipe(), work=options.work, out=options.out, processes=options.processes)
 

@@ -1,4 +1,4 @@
-"""The recipe of the built-in model: tokenizer, pre-training, saving. Seeded, resumable, one process, CPU.
+"""Makes the built-in model from its recipe: tokenizer, pre-training, saving. Seeded, resumable, CPU.
 
 Shapes: B rows of a batch, T tokens of a row, K trained tokens of a batch, V vocabulary.
 """
@@ -12,9 +12,9 @@ import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.distributed
@@ -23,6 +23,7 @@ from torch.nn import functional as F
 
 from trainer.starter.data import Example, documents, stream
 from trainer.starter.muon import Muon
+from trainer.starter.recipe import Recipe, as_json, learning_rate
 from trainer.starter.tokens import END, PAD, START, load_tokenizer, train_tokenizer
 from trainer.starter.words import ordinary_words
 
@@ -30,74 +31,6 @@ TOKENIZER_CHUNKS = 4
 # A hint is ten tokens and a move is one that matters, where a program has a hundred that hardly vary.
 REPLY_WEIGHTS = {"design": 1.0, "hint": 3.0}
 TOKENIZER_CHUNK_BASE = 10_000_000  # chunks that training never reaches
-
-
-class Stage(NamedTuple):
-    """A stretch of the training: its last step, plays of a design (unhinted, hinted), what a token of a play weighs, and its rate."""
-
-    end: int
-    plays: tuple[int, int]
-    play_weight: float
-    start_rate: float
-    end_rate: float
-
-
-# Copying comes while the rate falls, and plays at the full rate undo it: so designs alone come first, and plays grow in number as it falls.
-STAGES = (
-    Stage(107, (0, 0), 1.5, 4e-3, 4e-3),
-    Stage(320, (0, 0), 1.5, 4e-3, 2e-3),
-    Stage(1248, (2, 3), 1.5, 2e-3, 5.5e-4),
-    Stage(1461, (3, 6), 1.5, 1.25e-3, 0.0009375),
-    Stage(2011, (2, 7), 1.5, 2.5e-3, 0.0),
-    Stage(3011, (3, 8), 10.0, 2.5e-3, 2.5e-3),
-    Stage(4411, (3, 8), 10.0, 2.5e-3, 0.0),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """Everything the weights depend on."""
-
-    seed: int = 7
-    stages: tuple[Stage, ...] = STAGES
-    batch_tokens: int = 2048
-    designs_per_chunk: int = 50
-    warmup_steps: int = 60
-    weight_decay: float = 0.05
-    context_weight: float = 0.0
-    hidden: int = 128
-    layers: int = 4
-    heads: int = 4
-    kv_heads: int = 2
-    head_dim: int = 64
-    mlp: int = 512
-    rotary_base: float = 1000.0
-    query_gain: float = 1.5
-    embedding_std: float = 0.1
-    copy_gain: float = 0.25
-    look_gain: float = 0.25
-    shared_norm: float = 1.0
-    context_tokens: int = 2048
-
-    @property
-    def steps(self) -> int:
-        """Optimiser steps in all."""
-        return self.stages[-1].end
-
-    def stage(self, step: int) -> tuple[Stage, int]:
-        """The stage of a step (the last one for steps past the end), and the step that stage begins with."""
-        begin = 0
-        for stage in self.stages:
-            if step < stage.end:
-                return stage, begin
-            begin = stage.end
-        return self.stages[-1], self.stages[-2].end if len(self.stages) > 1 else 0
-
-
-def as_json(recipe: Recipe) -> dict[str, Any]:
-    """The recipe as plain values, as it stands in `build.json` and in an unfinished build."""
-    values: dict[str, Any] = json.loads(json.dumps(asdict(recipe)))
-    return values
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,15 +151,6 @@ def weights_of(row: Row, context_weight: float, play_weight: float) -> list[floa
     context = context_weight if row.kind == "design" else 0.0
     reply = play_weight if row.kind == "play" else REPLY_WEIGHTS[row.kind]
     return [reply if trained else context for trained in row.mask]
-
-
-def learning_rate(recipe: Recipe, step: int) -> float:
-    """Linear warm-up, then linear within each stage."""
-    stage, begin = recipe.stage(step)
-    passed = (step - begin) / (stage.end - begin)
-    return min(1.0, (step + 1) / recipe.warmup_steps) * (
-        stage.start_rate + passed * (stage.end_rate - stage.start_rate)
-    )
 
 
 def optimizers(model: Any, recipe: Recipe) -> list[torch.optim.Optimizer]:

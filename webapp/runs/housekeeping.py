@@ -33,21 +33,26 @@ def purge() -> None:
     purge_logs()
 
 
+def _unlink(path: Path) -> int | None:
+    """Remove one file; its bytes, or None when another worker was faster or it cannot be removed now."""
+    try:
+        size = path.stat().st_size
+        path.unlink()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        log.warning("%s cannot be removed (%s); it is tried again", path, error)
+        return None
+    return size
+
+
 def purge_tensors() -> int:
     """Remove the token files of runs that ended long enough ago; bytes freed. What cannot be removed is tried again."""
     freed = 0
     for run, files in due_tensors(retention()):
         removed = 0
         for path in files:
-            try:
-                size = path.stat().st_size
-                path.unlink()
-            except FileNotFoundError:  # another worker was faster
-                continue
-            except OSError as error:
-                log.warning("%s cannot be removed (%s); it is tried again", path, error)
-                continue
-            removed += size
+            removed += _unlink(path) or 0
         if removed:
             record(actor=None, action="run.tensors_purged", target=run, detail={"bytes": removed})
         freed += removed
@@ -92,13 +97,8 @@ def purge_logs() -> int:
     """Remove the printed logs of runs that ended long enough ago; bytes freed. What cannot be removed is tried again."""
     freed = 0
     for run, path in due_logs(retention()):
-        try:
-            size = path.stat().st_size
-            path.unlink()
-        except FileNotFoundError:  # another worker was faster
-            continue
-        except OSError as error:
-            log.warning("%s cannot be removed (%s); it is tried again", path, error)
+        size = _unlink(path)
+        if size is None:
             continue
         Run.objects.filter(pk=run.pk).update(log_removed_at=timezone.now())
         record(actor=None, action="run.log_purged", target=run, detail={"bytes": size})

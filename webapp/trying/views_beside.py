@@ -13,6 +13,7 @@ from webapp.core.requests import signed_in_user
 from webapp.environments.selectors_play import agent_plays
 from webapp.episodes.rendering import render_turns
 from webapp.episodes.selectors import TURNS_A_PAGE, align, read_turns
+from webapp.episodes.texts import removal_dates
 from webapp.episodes.viewing import view_context
 from webapp.runs.page import run_context
 from webapp.runs.selectors import access_run
@@ -44,6 +45,7 @@ def trial_beside(request: HttpRequest, run_id: int, trial_id: int, exchange_id: 
     context = run_context(
         request, run, "checkpoints", trial=trial, play=play, environment=play.environment, episode=episode, aligned=aligned,
         first_difference=next((row.number for row in aligned if row.first_difference), None), previous=neighbours[0],
-        following=neighbours[1], place=index + 1, plays=plays, is_cut=episode.turns > TURNS_A_PAGE, **shown,
+        following=neighbours[1], place=index + 1, plays=plays, is_cut=episode.turns > TURNS_A_PAGE,
+        removed=removal_dates(episodes=[episode]), **shown,
     )  # fmt: skip
     return render(request, "trying/beside.html", dict(context))

@@ -9,18 +9,10 @@ import torch
 
 from sandbox import Sandbox
 from trainer.starter.__main__ import MODEL_DIRECTORY
-from trainer.starter.build import (
-    Recipe,
-    Row,
-    Stage,
-    as_json,
-    batches,
-    learning_rate,
-    new_model,
-    weights_of,
-)
+from trainer.starter.build import Row, batches, new_model, weights_of
 from trainer.starter.measure import Bench, Settings
 from trainer.starter.muon import Muon, orthogonal
+from trainer.starter.recipe import Recipe, Stage, as_json, learning_rate
 from trainer.starter.tokens import END, load_tokenizer
 from trainer.weights import load_config, load_model
 
