@@ -1,9 +1,8 @@
 """Make a small, real run directory in seconds with the scripted engines and the real sandbox.
 
-    python -m tests.trainer.make_run DIR [--rollouts 6] [--faults] [--model DIR] [--resume] [--set a.b=VALUE …]
+    python -m tests.trainer.make_run DIR [--rollouts 6] [--faults] [--resume] [--kill ROLLOUT:KIND:N] [--set a.b=VALUE …]
 
-`--model` names a tiny model for the real engines (tests/trainer/real.py). `--kill ROLLOUT:KIND:N` sends SIGKILL to the process itself
-when it has written the N-th event of that kind in that rollout.
+`--kill` sends SIGKILL to the process itself when it has written the N-th event of that kind in that rollout.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from trainer.assignments import assignments
 from trainer.eventlog import EventLog
 from trainer.presets import with_overrides
 from trainer.progress import Progress
-from trainer.run import OpenEngines, attempt, create
+from trainer.run import attempt, create
 from trainer.rundir import RunDirectory
 
 FAULTS = {"syntax": 0.2, "no_hint": 0.5, "raises": 0.1, "sampler": 0.01, "length": 0.02}
@@ -46,21 +45,15 @@ def main() -> int:
     parser.add_argument("directory", type=Path)
     parser.add_argument("--rollouts", type=int, default=6)
     parser.add_argument("--faults", action="store_true", help="broken designs, missing hints, faulty environments")
-    parser.add_argument("--model", type=Path)
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--kill", default="")
     parser.add_argument("--set", action="append", default=[], metavar="a.b=VALUE")
     options = parser.parse_args()
     run = RunDirectory(options.directory)
-    engines: OpenEngines = FakeEngines(**(FAULTS if options.faults else {}))
-    values = assignments(options.set)
-    if options.model:
-        from tests.trainer.real import open_tiny_engines
-
-        engines = open_tiny_engines
-        values = {"model.path": str(options.model), "optim.learning_rate": 0.003, **values}
+    engines = FakeEngines(**(FAULTS if options.faults else {}))
     if not options.resume:
-        run = create(options.directory, with_overrides(fake_config(schedule__rollouts=options.rollouts), values))
+        config = fake_config(schedule__rollouts=options.rollouts)
+        run = create(options.directory, with_overrides(config, assignments(options.set)))
     with Progress(run) as progress:
 
         def listen(log: EventLog) -> None:

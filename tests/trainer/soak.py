@@ -4,9 +4,9 @@
     python -m tests.trainer.soak memory [--rollouts 200]
 
 `kills` does one run in peace, then others that SIGKILL ends at random instants, resumed until they are complete; weights, optimiser,
-memory, metrics, events, token ids and environment files must equal the first one's bit for bit, wall-clock fields aside. `memory` does
-one long run and compares the memory of the trainer process in its last 20 rollouts with that in rollouts 21 to 40 (means: one rollout
-differs from the next by a tenth). Exit code 1: not as it must be.
+memory, metrics, events, token ids and environment files must equal the first one's bit for bit, wall-clock fields aside. Three such
+kills are in the test suite (loop/test_resume.py). `memory` does one long run and compares the memory of the trainer process in its
+last 20 rollouts with that in rollouts 21 to 40 (means: one rollout differs from the next by a tenth). Exit code 1: not as it must be.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.trainer.compare import assert_same_run
@@ -32,6 +33,7 @@ ROOT = Path(__file__).parents[2]
 # One thread: sums in another order are other numbers. A long limit: a busy machine must not make an environment look hung.
 SETTINGS = ("engine.threads=1", "sandbox.step_timeout_s=60", "checkpoint.keep_last=2")
 SHARE_KILLED_WHILE_STARTING = 0.2
+LONGEST_MOMENT_S = 1.0
 SETTLED_ROLLOUTS = 20
 LARGEST_GROWTH = 0.05
 
@@ -56,7 +58,7 @@ def finish(directory: Path, rollouts: int) -> None:
         raise RuntimeError(f"the trainer ended with {process.returncode}: see {directory}.log")
 
 
-def kill_at(process: subprocess.Popen[bytes], seconds: float) -> bool:
+def kill_after(process: subprocess.Popen[bytes], seconds: float) -> bool:
     """SIGKILL to the trainer and all it started; False when it ended by itself before."""
     try:
         process.wait(seconds)
@@ -67,10 +69,15 @@ def kill_at(process: subprocess.Popen[bytes], seconds: float) -> bool:
     return False
 
 
-def wait_for_events(process: subprocess.Popen[bytes], run: RunDirectory, attempt: int) -> None:
-    """Until the attempt has written its first event, or has ended."""
-    while process.poll() is None and not event_files(run, attempt):
-        time.sleep(0.05)
+def wait_for_events(process: subprocess.Popen[bytes], run: RunDirectory, attempt: int, count: int) -> None:
+    """Until the attempt has written so many events, or has ended."""
+    while process.poll() is None and lines_of(run, attempt) < count:
+        time.sleep(0.02)
+
+
+def lines_of(run: RunDirectory, attempt: int) -> int:
+    """Events an attempt has written."""
+    return sum(path.read_bytes().count(b"\n") for path in event_files(run, attempt))
 
 
 def where(directory: Path) -> str:
@@ -85,34 +92,54 @@ def where(directory: Path) -> str:
     )
 
 
-def soak_kills(folder: Path, *, kills: int, runs: int, rollouts: int, seed: int) -> int:
-    """Print each kill and each comparison; 1 when a run differs."""
-    rng = random.Random(seed)
-    whole = folder / "whole"
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A run that nothing interrupted: what killed ones are compared with, how long it took to start, and its events."""
+
+    directory: Path
+    rollouts: int
+    startup_s: float
+    events: int
+
+
+def run_in_peace(directory: Path, rollouts: int) -> Whole:
+    """Do a whole run. Raises RuntimeError when it does not end well."""
     began = time.time()
-    finish(whole, rollouts)
-    first = float(next(read_events(RunDirectory(whole), 1))["time"])
-    startup, working = first - began, time.time() - first
-    print(f"uninterrupted: {rollouts} rollouts in {working:.0f} s after a start of {startup:.0f} s", flush=True)
+    finish(directory, rollouts)
+    took, run = time.time() - began, RunDirectory(directory)
+    whole = Whole(directory, rollouts, float(next(read_events(run, 1))["time"]) - began, lines_of(run, 1))
+    print(f"uninterrupted: {rollouts} rollouts, {whole.events} events, in {took:.0f} s", flush=True)
+    return whole
+
+
+def kill_runs(whole: Whole, folder: Path, *, kills: int, runs: int, seed: int) -> int:
+    """Kill and resume runs like `whole` until all kills have hit; prints each kill and returns how many runs came out different."""
+    rng = random.Random(seed)
+    print(f"{kills} kills in {runs} runs at instants drawn with seed {seed}", flush=True)
     differ = done = 0
     for number in range(runs):
         directory, due = folder / f"killed{number}", kills // runs + (number < kills % runs)
         while due:
+            # While it starts, an instant is a time; while it works, a number of events and a moment: a machine that is busy now
+            # and idle then does not move it.
             early = rng.random() < SHARE_KILLED_WHILE_STARTING
-            seconds = rng.uniform(0, startup) if early else rng.uniform(0, 1.6 * runs / kills) * working
-            earlier = attempts(RunDirectory(directory))
-            process = start(directory, rollouts)
-            if not early:
-                wait_for_events(process, RunDirectory(directory), len(earlier) + 1)
-            if kill_at(process, seconds):
+            count = 0 if early else round(rng.uniform(0, 1.6 * runs / kills) * whole.events) + 1
+            seconds = rng.uniform(0, whole.startup_s if early else LONGEST_MOMENT_S)
+            attempt = len(attempts(RunDirectory(directory))) + 1
+            process = start(directory, whole.rollouts)
+            wait_for_events(process, RunDirectory(directory), attempt, count)
+            if kill_after(process, seconds):
                 due, done = due - 1, done + 1
-                print(f"kill {done}: run {number} after {seconds:.1f} s, {where(directory)}", flush=True)
+                print(
+                    f"kill {done}: run {number}, {count} events and {seconds:.2f} s later, {where(directory)}",
+                    flush=True,
+                )
             else:  # complete before all its kills were due: the others hit a new run
-                differ += not is_equal(whole, directory)
-        finish(directory, rollouts)
-        differ += not is_equal(whole, directory)
-    print(f"{done} kills in {runs} runs, {differ} comparisons failed")
-    return 1 if differ else 0
+                differ += not is_equal(whole.directory, directory)
+        finish(directory, whole.rollouts)
+        differ += not is_equal(whole.directory, directory)
+    print(f"{done} kills in {runs} runs, {differ} comparisons failed", flush=True)
+    return differ
 
 
 def is_equal(whole: Path, directory: Path) -> bool:
@@ -169,9 +196,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.what == "memory":
         code = soak_memory(folder, rollouts=options.rollouts or 200)
     else:
-        code = soak_kills(
-            folder, kills=options.kills, runs=options.runs, rollouts=options.rollouts or 12, seed=options.seed
-        )
+        whole = run_in_peace(folder / "whole", options.rollouts or 12)
+        code = int(kill_runs(whole, folder, kills=options.kills, runs=options.runs, seed=options.seed) > 0)
     if code == 0 and options.folder is None:
         shutil.rmtree(folder)
     return code

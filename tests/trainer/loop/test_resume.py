@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -11,63 +10,62 @@ from pathlib import Path
 
 import pytest
 
+from tests.trainer import soak
 from tests.trainer.compare import assert_same_run
 from tests.trainer.fakes import FakeEngines, fake_config
-from tests.trainer.real import write_tiny_model
 from trainer.eventlog import attempts, read_events
 from trainer.run import attempt, create
 from trainer.rundir import RunDirectory
+from trainer.weights import STARTER_DIRECTORY
 
 ROOT = Path(__file__).parents[3]
 
 
-def process(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "tests.trainer.make_run", str(directory), *arguments],
-        cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=1200, check=False,
-    )  # fmt: skip
-
-
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tiny_model(tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture(scope="module")
-def uninterrupted(model: Path, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
-    root = tmp_path_factory.mktemp("whole") / "run"
-    done = process(root, "--rollouts", "10", "--model", str(model))
-    assert done.returncode == 0, done.stderr
-    return RunDirectory(root)
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> soak.Whole:
+    return soak.run_in_peace(tmp_path_factory.mktemp("whole") / "run", rollouts=12)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
-@pytest.mark.parametrize(
-    "kill",
-    [
-        "2:episode:3",  # in the middle of play, right after a new set
-        "4:rollout_finished:1",  # everything reported, the checkpoint prepared but not yet in place
-        "5:checkpoint:1",  # the checkpoint is in place, its rollout over
-    ],
-)
-def test_real_engines_go_on_after_sigkill_as_if_nothing_had_happened(
-    kill: str, model: Path, uninterrupted: RunDirectory, tmp_path: Path
+def test_three_kills_at_random_instants_change_nothing_of_a_run_of_the_built_in_model(
+    uninterrupted: soak.Whole, tmp_path: Path
 ) -> None:
-    killed = process(tmp_path / "run", "--rollouts", "10", "--model", str(model), "--kill", kill)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    resumed = process(tmp_path / "run", "--resume", "--model", str(model))
-    assert resumed.returncode == 0, resumed.stderr
-    run = RunDirectory(tmp_path / "run")
-    assert attempts(run) == [1, 2]
-    assert_same_run(uninterrupted, run)
+    # With this seed one kill hits while the trainer starts, two while it works.
+    assert soak.kill_runs(uninterrupted, tmp_path, kills=3, runs=1, seed=21) == 0
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
-def test_the_real_learner_changes_the_weights(model: Path, uninterrupted: RunDirectory) -> None:
-    end = uninterrupted.checkpoint(10) / "model" / "model.safetensors"
-    assert end.read_bytes() != (model / "model.safetensors").read_bytes()
+def test_the_run_that_kills_must_not_change_changes_the_weights(uninterrupted: soak.Whole) -> None:
+    end = RunDirectory(uninterrupted.directory).checkpoint(12) / "model" / "model.safetensors"
+    assert end.read_bytes() != (STARTER_DIRECTORY / "model.safetensors").read_bytes()
+
+
+def process(directory: Path, *arguments: str) -> int:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.trainer.make_run", str(directory), "--faults", *arguments],
+        cwd=ROOT, capture_output=True, text=True, timeout=600, check=False,
+    )  # fmt: skip
+    assert done.returncode in (0, -signal.SIGKILL), done.stderr
+    return done.returncode
+
+
+def test_kills_at_the_narrow_places_of_the_loop_change_nothing(tmp_path: Path) -> None:
+    killed = tmp_path / "killed"
+    assert process(tmp_path / "whole", "--rollouts", "8") == 0
+    for number, instant in enumerate(
+        [
+            "2:episode:3",  # in the middle of play, right after a new set
+            "4:rollout_finished:1",  # everything reported, the checkpoint prepared but not yet in place
+            "5:checkpoint:1",  # the checkpoint is in place, its rollout over
+        ]
+    ):
+        goes_on = ("--resume",) if number else ("--rollouts", "8")
+        assert process(killed, *goes_on, "--kill", instant) == -signal.SIGKILL
+    assert process(killed, "--resume") == 0
+    assert attempts(RunDirectory(killed)) == [1, 2, 3, 4]
+    assert_same_run(RunDirectory(tmp_path / "whole"), RunDirectory(killed))
 
 
 def run_fakes(root: Path, *, resume: bool = False, **faults: float) -> FakeEngines:
