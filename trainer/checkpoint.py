@@ -31,6 +31,7 @@ from trainer.checkpoint_files import (
     write_marker,
 )
 from trainer.config import CheckpointConfig
+from trainer.errors import UserError
 from trainer.eventlog import disk_error, write_refusal
 from trainer.learn.engine import Learner
 from trainer.rundir import RunDirectory
@@ -124,15 +125,24 @@ class Checkpoints:
         return (self._run.checkpoint(next_rollout) / MARKER).is_file()
 
     def newest(self, warn: Callable[[str], None]) -> Loaded | None:
-        """The newest checkpoint whose files are whole; damaged ones are skipped with a warning. Leftovers of a kill are removed."""
+        """The newest checkpoint whose files are whole, None when the run has none; damaged ones are skipped with a warning.
+
+        Raises `UserError` when all are damaged: beginning again would remove them. Leftovers of a kill are removed.
+        """
         for leftover in self._run.checkpoints.glob(f"{_ASIDE}*"):
             shutil.rmtree(leftover, ignore_errors=True)
+        problems = []
         for directory in reversed(finished(self._run.checkpoints)):
             problem = damage(directory)
-            if problem:
-                warn(f"checkpoint {directory.name} is damaged and was skipped: {problem}")
-                continue
-            return load(directory)
+            if not problem:
+                return load(directory)
+            problems.append(f"checkpoint {directory.name} is damaged and was skipped: {problem}")
+            warn(problems[-1])
+        if problems:
+            raise UserError(
+                f"no checkpoint of {self._run.root} is whole ({problems[0]}). Restore one from a copy, or remove "
+                f"{self._run.checkpoints} to begin again with rollout 0."
+            )
         return None
 
     def _prune(self, newest: int) -> None:

@@ -93,13 +93,15 @@ def attempt(run: RunDirectory, open_engines: OpenEngines, *, listen: Callable[[E
         if previous:
             repair(run, previous[-1])
         checkpoints, problems = Checkpoints(run, config.checkpoint), list[str]()
-        loaded = checkpoints.newest(problems.append)
+        loaded, refused = _newest(checkpoints, problems)
         number = previous[-1] + 1 if previous else 1
         log = EventLog(run, number, rollout=loaded.next_rollout if loaded else 0)
         this = _Attempt(run, config, number, log, checkpoints, loaded, problems, stop)
         try:
             if listen is not None:
                 listen(log)
+            if refused is not None:
+                raise refused
             _do(this, open_engines)
             code = 0
         except Cancelled as end:
@@ -111,6 +113,14 @@ def attempt(run: RunDirectory, open_engines: OpenEngines, *, listen: Callable[[E
             log.sync()
             log.close()
         return code
+
+
+def _newest(checkpoints: Checkpoints, problems: list[str]) -> tuple[Loaded | None, UserError | None]:
+    """The checkpoint to go on from, or why the attempt, once it has a log to say so in, must end at once."""
+    try:
+        return checkpoints.newest(problems.append), None
+    except UserError as error:
+        return None, error
 
 
 def _do(this: _Attempt, open_engines: OpenEngines) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -35,6 +36,7 @@ from trainer.state import Environment, TrainingState
 # What decides which programs are written; the rest (learning rate, rewards …) may differ without making the pool another one.
 _SETTINGS = ("seed", "prompts", "model", "schedule", "designer", "hint", "agent", "corpus", "gates")
 _NOT_OF_THE_SCHEDULE = {"rollouts", "plays", "designer_delay"}
+_OWN_LINE = re.compile(rb'\{"id": "r\d{4,}-s\d{2,}", "skill": "')
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +153,7 @@ def _kept_lines(file: Path, origin: dict[str, str]) -> list[dict[str, Any]]:
     size = 0
     block: list[dict[str, Any]] = []
     block_bytes = 0
+    line_of_ours = False
     for line in file.read_bytes().splitlines(keepends=True):
         try:
             record = json.loads(line)
@@ -159,13 +162,15 @@ def _kept_lines(file: Path, origin: dict[str, str]) -> list[dict[str, Any]]:
             foreign = {name: record[name] for name in origin} != origin
             whole = line.endswith(b"\n") and len(block) == int(record["of"])
         except (ValueError, KeyError, TypeError) as error:
-            if line.endswith(b"\n"):
+            torn = not line.endswith(b"\n") and (line_of_ours or _OWN_LINE.match(line) is not None)
+            if not torn:  # a torn line is cut off, but not out of somebody else's file
                 raise UserError(f"{file} is no pool this command wrote ({error}); give another file") from error
             break
         if foreign:
             raise UserError(
                 f"{file} was written by another model or with other settings; give another file or remove it"
             )
+        line_of_ours = True
         if whole:
             kept += block
             size += block_bytes

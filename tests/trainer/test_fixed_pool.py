@@ -153,3 +153,19 @@ def test_a_pool_of_other_settings_or_another_origin_is_not_continued(tmp_path: P
     lines(file, {"id": "a", "code": "b"})
     with pytest.raises(UserError, match="no pool this command wrote"):
         write_pool(file, fake_config(), Untrained(tmp_path), environments=2)
+
+
+@pytest.mark.parametrize("theirs", ["notes without a last newline", '{"id": "a", "code": "b"}', '{"text": "cut'])
+def test_a_file_of_somebody_else_is_refused_and_stays_as_it_is(tmp_path: Path, theirs: str) -> None:
+    file = tmp_path / "mine.txt"
+    file.write_text(theirs)
+    with pytest.raises(UserError, match=r"no pool this command wrote.*give another file"):
+        write_pool(file, fake_config(), Untrained(tmp_path), environments=2)
+    assert file.read_text() == theirs
+
+
+def test_a_first_line_that_was_torn_is_cut_off(tmp_path: Path) -> None:
+    file = tmp_path / "pool.jsonl"
+    file.write_bytes(b'{"id": "r0000-s00", "skill": "Mathem')
+    assert write_pool(file, fake_config(), Untrained(tmp_path), environments=2).environments == 4
+    assert all(json.loads(line)["id"] for line in file.read_text().splitlines())

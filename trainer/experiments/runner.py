@@ -20,6 +20,7 @@ from typing import Any
 
 from trainer.checkpoint import Checkpoints
 from trainer.config import RunConfig
+from trainer.creation import read_config
 from trainer.engines import open_engines
 from trainer.errors import InfrastructureError, UserError
 from trainer.eventlog import attempts, read_events
@@ -40,6 +41,7 @@ from trainer.experiments.results import (
 )
 from trainer.experiments.sets import EvaluationSet, SetName, load_set
 from trainer.fixed_pool import BUILTIN_POOLS, load_pool
+from trainer.fork import changes
 from trainer.provenance import commit, hardware, model_fingerprint, settings_fingerprint
 from trainer.rundir import RunDirectory
 from trainer.weights import resolve_model_path
@@ -237,9 +239,18 @@ def _evaluation_fingerprint(config: RunConfig, plays: int) -> str:
 
 
 def _train(run: RunDirectory, config: RunConfig) -> None:
-    """Start the run, or go on with it, in a process of its own. Raises `InfrastructureError` with the end of its output."""
+    """Start the run, or go on with it, in a process of its own. Raises `InfrastructureError` with the end of its output.
+
+    Raises `UserError` when the unfinished run has other settings: going on with it would not be what was asked for.
+    """
     command = [sys.executable, "-m", "trainer"]
     if run.attempts.exists():
+        differ = changes(read_config(run), config)
+        if differ:
+            told = "; ".join(f"{name} {there} there, {now} now" for name, (there, now) in differ.items())
+            raise UserError(
+                f"{run.root} is unfinished and has other settings ({told}); remove it, or give another --work to leave it"
+            )
         command += ["resume", str(run.root)]
     else:
         shutil.rmtree(run.root, ignore_errors=True)

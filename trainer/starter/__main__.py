@@ -28,6 +28,7 @@ def _parser() -> argparse.ArgumentParser:
     build = commands.add_parser("build", help="make the model directory (about 90 minutes on one slow core)")
     build.add_argument("--out", type=Path, default=MODEL_DIRECTORY, help="directory to write")
     build.add_argument("--work", type=Path, default=Path("starter-build"), help="where an interrupted build continues")
+    build.add_argument("--anew", action="store_true", help="throw away what is in --work and begin again")
     build.add_argument("--processes", type=int, default=2, help="processes of one thread each")
     measure = commands.add_parser("measure", help="pass rates, win rates and regret, through the sandbox")
     measure.add_argument("--model", type=Path, default=MODEL_DIRECTORY, help="model directory")
@@ -45,7 +46,7 @@ def _build(options: argparse.Namespace) -> dict[str, Any]:
     from trainer.starter.build import build
     from trainer.starter.recipe import Recipe
 
-    return build(Recipe(), work=options.work, out=options.out, processes=options.processes)
+    return build(Recipe(), work=options.work, out=options.out, processes=options.processes, anew=options.anew)
 
 
 def _measure(options: argparse.Namespace) -> dict[str, Any]:
@@ -70,4 +71,6 @@ def _stop(_signal: int, _frame: FrameType | None) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    from trainer.__main__ import main as trainer_main  # says errors as all commands of the trainer do
+
+    sys.exit(trainer_main(["starter", *sys.argv[1:]]))

@@ -5,13 +5,14 @@ Shapes: B rows of a batch, T tokens of a row, K trained tokens of a batch, V voc
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import random
 import re
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,15 +22,18 @@ import torch.distributed
 import torch.multiprocessing
 from torch.nn import functional as F
 
+from trainer.errors import UserError
 from trainer.starter.data import Example, documents, stream
 from trainer.starter.muon import Muon
 from trainer.starter.recipe import Recipe, as_json, learning_rate
-from trainer.starter.tokens import END, PAD, START, load_tokenizer, train_tokenizer
+from trainer.starter.tokens import END, PAD, PIECES, START, load_tokenizer, train_tokenizer
 from trainer.starter.words import ordinary_words
 
 TOKENIZER_CHUNKS = 4
 # A hint is ten tokens and a move is one that matters, where a program has a hundred that hardly vary.
 REPLY_WEIGHTS = {"design": 1.0, "hint": 3.0}
+ORIGIN = "origin.json"
+_WORK_FILES = ("tokenizer.json", "state.pt")
 TOKENIZER_CHUNK_BASE = 10_000_000  # chunks that training never reaches
 
 
@@ -177,9 +181,10 @@ class Training:
         self.optimizers = optimizers(self.model, recipe)
         self.step = self.chunk = self.tokens = 0
         self.wall_s = 0.0
+        self.loss = math.nan  # mean of the newest chunk
 
-    def run_chunk(self, chunk: int) -> float:
-        """Train on one chunk of the stream; returns its mean loss."""
+    def run_chunk(self, chunk: int) -> None:
+        """Train on one chunk of the stream."""
         recipe = self.recipe
         stage, _ = recipe.stage(self.step)
         examples = stream(
@@ -218,7 +223,7 @@ class Training:
             self.step += 1
             self.tokens += sum(len(row.ids) for row in batch)
             losses.append(float(loss.detach()) * self.ranks)
-        return sum(losses) / len(losses)
+        self.loss = sum(losses) / len(losses)
 
     def _add_up_gradients(self) -> None:
         """Sum over the ranks, in one message: a thread of its own per process loses far less to a busy neighbour than shared loops."""
@@ -235,26 +240,23 @@ class Training:
     def save(self, path: Path) -> None:
         """Write the whole state aside and rename it into place."""
         state = {
-            "recipe": as_json(self.recipe), "model": self.model.state_dict(),
-            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
-            "step": self.step, "chunk": self.chunk, "tokens": self.tokens, "wall_s": self.wall_s,
+            "model": self.model.state_dict(), "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
+            "step": self.step, "chunk": self.chunk, "tokens": self.tokens, "wall_s": self.wall_s, "loss": self.loss,
         }  # fmt: skip
         aside = path.with_suffix(".part")
         torch.save(state, aside)
         aside.replace(path)
 
     def load(self, path: Path) -> bool:
-        """Continue from `path` if it holds the same recipe; False when there is nothing to continue."""
+        """Continue from `path`; False when there is nothing to continue. That it is the same recipe's, `refuse_other_work` has seen to."""
         if not path.exists():
             return False
         state = torch.load(path, weights_only=True)
-        if state["recipe"] != as_json(self.recipe):
-            return False
         self.model.load_state_dict(state["model"])
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
         self.step, self.chunk, self.tokens = state["step"], state["chunk"], state["tokens"]
-        self.wall_s = state["wall_s"]
+        self.wall_s, self.loss = state["wall_s"], state["loss"]
         return True
 
 
@@ -272,9 +274,51 @@ def tokenizer_texts(recipe: Recipe) -> Iterator[str]:
         yield " ".join(f"{number:02d} {number}" for number in range(100))
 
 
-def build(recipe: Recipe, *, work: Path, out: Path, processes: int) -> dict[str, Any]:
-    """Make the model directory `out`, continuing from `work` where a build was interrupted; returns the report."""
+def origin(recipe: Recipe) -> dict[str, Any]:
+    """What a build in a work folder belongs to: the recipe, and a digest of the texts the code of today writes for it."""
+    stage = recipe.stages[-1]
+    examples = stream(documents(held_out=False), seed=recipe.seed, chunk=0, designs=recipe.designs_per_chunk)
+    texts = json.dumps([PIECES, ordinary_words(), stage.plays, [example.parts for example in examples]])
+    return {"recipe": as_json(recipe), "texts": hashlib.sha256(texts.encode()).hexdigest()[:16]}
+
+
+def refuse_other_work(work: Path, wanted: Mapping[str, Any]) -> None:
+    """Raise `UserError` when `work` holds a build of something else: going on would mix the two, beginning anew would throw it away."""
+    if not any((work / name).exists() for name in _WORK_FILES):
+        return
+    try:
+        found = json.loads((work / ORIGIN).read_text(encoding="utf-8"))
+        before, now = dict(found["recipe"]), wanted["recipe"]
+        told = [
+            f"{n} {before.get(n)} there, {now.get(n)} now"
+            for n in sorted({*before, *now})
+            if before.get(n) != now.get(n)
+        ]
+        if found["texts"] != wanted["texts"] and not told:
+            told = ["the code writes other training texts than it did then"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        told = [f"{ORIGIN}, which says whose it is, is not readable ({error})"]
+    if told:
+        raise UserError(
+            f"{work} holds an unfinished build that is not this recipe's: {'; '.join(told)}. Give another --work, or --anew to throw it "
+            "away and begin again."
+        )
+
+
+def build(recipe: Recipe, *, work: Path, out: Path, processes: int, anew: bool = False) -> dict[str, Any]:
+    """Make the model directory `out`, continuing from `work` where a build was interrupted; returns the report.
+
+    Raises `UserError` when `work` holds the build of another recipe, unless it is to be made `anew`.
+    """
+    wanted = origin(recipe)
+    if anew:
+        for name in _WORK_FILES:
+            (work / name).unlink(missing_ok=True)
+    refuse_other_work(work, wanted)
     work.mkdir(parents=True, exist_ok=True)
+    (work / ORIGIN).write_text(
+        json.dumps(wanted, indent=1) + "\n", encoding="utf-8"
+    )  # the same, or there is nothing else
     if not (work / "tokenizer.json").exists():
         train_tokenizer(tokenizer_texts(recipe), ordinary_words()).save_pretrained(str(work))
     meeting = work / "meeting"
@@ -299,16 +343,15 @@ def _train(rank: int, recipe: Recipe, work: Path, out: Path, ranks: int, meeting
         _say(
             f"{'continuing at' if resumed else 'starting at'} step {training.step} of {recipe.steps}; {parameters} parameters",
         )
-    loss = math.nan
     while training.step < recipe.steps:
         began = time.monotonic()
-        loss = training.run_chunk(training.chunk)
+        training.run_chunk(training.chunk)
         training.chunk += 1
         training.wall_s += time.monotonic() - began
         rate = training.tokens / training.wall_s
         if rank == 0:
             _say(
-                f"step {training.step}/{recipe.steps}  loss {loss:.4f}  {rate:.0f} tokens/s  {training.wall_s:.0f} s",
+                f"step {training.step}/{recipe.steps}  loss {training.loss:.4f}  {rate:.0f} tokens/s  {training.wall_s:.0f} s",
             )
             if training.chunk % 5 == 0 or training.step >= recipe.steps:
                 training.save(work / "state.pt")
@@ -318,7 +361,7 @@ def _train(rank: int, recipe: Recipe, work: Path, out: Path, ranks: int, meeting
         training.tokenizer.save_pretrained(str(out))
         report = {
             "recipe": as_json(recipe), "parameters": parameters, "vocabulary": len(training.tokenizer), "tokens": training.tokens,
-            "wall_s": round(training.wall_s), "processes": ranks, "last_loss": round(loss, 4),
+            "wall_s": round(training.wall_s), "processes": ranks, "last_loss": round(training.loss, 4),
         }  # fmt: skip
         (out / "build.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     if ranks > 1:

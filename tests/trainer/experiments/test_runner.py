@@ -17,7 +17,7 @@ from trainer.experiments.results import read_explorations, read_result, read_unt
 from trainer.experiments.runner import Comparison, facts_of
 from trainer.experiments.sets import EvaluationSet, load_set
 from trainer.presets import load_preset
-from trainer.provenance import model_fingerprint
+from trainer.provenance import model_fingerprint, settings_fingerprint
 from trainer.run import attempt, create
 from trainer.rundir import RunDirectory
 from trainer.weights import STARTER_DIRECTORY
@@ -84,6 +84,22 @@ def test_an_exploration_is_judged_by_the_probe_set_and_never_sees_the_held_out_o
     assert not list((tmp_path / "results").glob("*/*.json")), "an exploration is no result"
     with pytest.raises(UserError, match="there is no setting"):
         blind.explore({"optim.rate": 1}, 1)
+
+
+def test_an_unfinished_exploration_of_other_settings_is_not_taken_for_this_one(tmp_path: Path) -> None:
+    made = comparison(tmp_path, [])
+    changed = {"optim.learning_rate": 0.001}
+    plan = Plan(
+        results=tmp_path / "results", work=tmp_path / "work", overrides={**SHORT, "schedule.plays": 3, **changed}
+    )
+    name = f"explore-{model_fingerprint(STARTER_DIRECTORY)}-{settings_fingerprint(changed)}-0"
+    older = create(plan.work / name, plan.config(arm_named(SPADE), 0))
+    older.attempts.mkdir()
+    with pytest.raises(
+        UserError, match=r"is unfinished and has other settings \(schedule.plays 3 there, 2 now\); remove it"
+    ):
+        made.explore(changed, 0)
+    assert older.config.exists()
 
 
 def test_every_arm_differs_from_spade_by_its_point_only() -> None:

@@ -94,6 +94,20 @@ def test_a_damaged_checkpoint_is_skipped_with_a_warning(tmp_path: Path) -> None:
     assert_same_run(RunDirectory(tmp_path / "whole"), run)
 
 
+def test_when_all_checkpoints_are_damaged_nothing_is_begun_anew_or_removed(tmp_path: Path) -> None:
+    run_fakes(tmp_path / "run")
+    run = RunDirectory(tmp_path / "run")
+    kept = sorted(path.name for path in run.checkpoints.iterdir())
+    for path in run.checkpoints.iterdir():
+        (path / "state" / "state.json").unlink()
+    assert attempt(run, FakeEngines()) == 2
+    (failed,) = [e["payload"] for e in read_events(run, 2)]
+    assert (failed["state"], failed["owner"]) == ("failed", "user")
+    assert "no checkpoint of" in failed["reason"] and "checkpoint 000006 is damaged" in failed["reason"]
+    assert f"Restore one from a copy, or remove {run.checkpoints} to begin again with rollout 0." in failed["reason"]
+    assert sorted(path.name for path in run.checkpoints.iterdir()) == kept
+
+
 def test_without_any_checkpoint_a_resume_starts_from_the_beginning(tmp_path: Path) -> None:
     run = create(tmp_path / "run", fake_config())
     run_fakes(tmp_path / "run", resume=True)
