@@ -1,8 +1,9 @@
-"""Pictures of the main pages in light and dark, from a real demo run: ``python -m tests.browser.screenshots [--rollouts 8]``.
+"""Pictures of the main pages in light and dark, from real demo runs: ``python -m tests.browser.screenshots [--rollouts 8]``.
 
-Starts its own throw-away PostgreSQL, Valkey, web server and worker, lets the trainer do some rollouts, and writes
-``docs/screenshots/<page>-<theme>.png``. Flags, a queue, a pool and a play are made first (staging.py). With ``--url`` and ``--link``
-it takes the pictures of a product that is already running, of the pages that need nothing made.
+Starts its own throw-away PostgreSQL, Valkey, web server and worker, lets the trainer do short runs to compare with and some rollouts
+of the main one, and writes ``docs/screenshots/<page>-<theme>.png``. Flags, a queue, a pool and a play are made first (staging.py).
+``--only compare`` takes only pictures so named. With ``--url`` and ``--link`` it takes the pictures of a product that is already
+running, of the pages that need nothing made.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 from urllib.request import urlopen
 
 from tests.browser.processes import ROOT, running_worker
@@ -28,6 +30,7 @@ FOLDER = ROOT / "docs" / "screenshots"
 SIZE_LIMIT_BYTES = 200_000
 START_LIMIT_S = 120.0
 RUN_LIMIT_S = 1800.0
+BESIDE = ("demo-no-memory", "demo-no-corpus")  # presets of the short runs the main one is compared with
 HIGHEST_REGRET = """() => [...document.querySelectorAll('.section:last-of-type tbody tr')]
   .map((row) => [parseFloat(row.children[3].textContent.replace('−', '-')), row.querySelector('a').getAttribute('href')])
   .filter(([regret]) => !Number.isNaN(regret)).sort((a, b) => b[0] - a[0])[0]"""
@@ -97,8 +100,8 @@ def wait_for_rollouts(page: Any, run_url: str, rollouts: int) -> None:
     raise RuntimeError(f"the run did not do {rollouts} rollouts within {RUN_LIMIT_S:.0f} s")
 
 
-def addresses(page: Any, run_url: str) -> dict[str, str]:
-    """Page name → address: an environment of the newest complete set, its most telling pair, an episode of it."""
+def addresses(page: Any, run_url: str, beside: Sequence[str]) -> dict[str, str]:
+    """Page name → address: an environment of the newest complete set, its most telling pair, an episode of it; runs compared."""
     page.goto(f"{run_url}environments/")
     environment = page.locator(".table .row-link").first.get_attribute("href")
     page.goto(f"{run_url}regret/")
@@ -117,13 +120,19 @@ def addresses(page: Any, run_url: str) -> dict[str, str]:
     ]
     play = max(kinds, key=lambda kind: (kind[0] and kind[1], kind[0]))[2] if kinds else 0
     key = chosen.rstrip("/").rsplit("/", 1)[1]
-    run_id = run_url.rstrip("/").rsplit("/", 1)[1]
+    compared = urlencode([("run", number(address)) for address in (*beside, run_url)])
     return {
         "runs": "/runs/", "new-run": "/runs/new/", "run": run_url, "charts": f"{run_url}charts/", "environments": f"{run_url}environments/",
         "environment": chosen, "pair": f"{run_url}pairs/{key}/{play}/", "regret": f"{run_url}regret/", "episodes": f"{run_url}episodes/",
-        "memory": f"{run_url}memory/", "compare": f"/runs/compare/?run={run_id}&settings=all", "system": f"{run_url}system/",
+        "memory": f"{run_url}memory/", "compare": f"/runs/compare/?{compared}", "system": f"{run_url}system/",
+        "compare-charts": f"/runs/compare/?{compared}",
         "settings": f"{run_url}config/", "transcript": f"{run_url}episodes/?environment={key}",
     }  # fmt: skip
+
+
+def number(run_url: str) -> int:
+    """The run of an address."""
+    return int(run_url.rstrip("/").rsplit("/", 1)[1])
 
 
 def shrink(path: Path) -> None:
@@ -136,20 +145,18 @@ def shrink(path: Path) -> None:
         picture.convert("RGB").quantize(128).save(path, optimize=True)
 
 
+def on_stage(environment: Mapping[str, str], call: str) -> Any:
+    """What a function of staging.py answers when it is called where the product's database is."""
+    said = manage(environment, "shell", "-v0", "-c", f"from tests.browser import staging; print(staging.{call})")
+    return json.loads(said.splitlines()[-1])
+
+
 def staged(page: Any, environment: Mapping[str, str], pages: Mapping[str, str], run_url: str) -> dict[str, str]:
     """What people do, done (staging.py); addresses of its pages. The play has its first answers when this returns."""
     key = pages["environment"].rstrip("/").rsplit("/", 1)[1]
     page.goto(pages["pair"])
     seed = int(page.locator(".object-head .mono").last.inner_text())
-    run_id = int(run_url.rstrip("/").rsplit("/", 1)[1])
-    said = manage(
-        environment,
-        "shell",
-        "-v0",
-        "-c",
-        f"from tests.browser.staging import stage; print(stage({run_id}, {key!r}, {seed}))",
-    )
-    made: dict[str, str] = json.loads(said.splitlines()[-1])
+    made: dict[str, str] = on_stage(environment, f"stage({number(run_url)}, {key!r}, {seed})")
     page.goto(made["play"])
     page.wait_for_function(ANSWERED, arg=0)
     for answers in (1, 2):
@@ -168,10 +175,17 @@ def staged(page: Any, environment: Mapping[str, str], pages: Mapping[str, str], 
     return made
 
 
-def take(url: str, link: str, run: str, rollouts: int, environment: Mapping[str, str] | None = None) -> list[Path]:
-    """All pictures of the product at ``url``; ``link`` signs in, ``run`` is the address of the run.
+def take(
+    url: str,
+    link: str,
+    runs: Sequence[tuple[str, int]],
+    only: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
+) -> list[Path]:
+    """All pictures (or ``only`` some) of the product at ``url``; ``link`` signs in.
 
-    ``environment`` reaches its database: then the pages of what people do are made and shown too.
+    ``runs``: address and rollouts to wait for, the main one last, the others to compare with it. ``environment`` reaches the database:
+    then the pages of what people do are made and shown too.
     """
     from playwright.sync_api import sync_playwright
 
@@ -185,17 +199,24 @@ def take(url: str, link: str, run: str, rollouts: int, environment: Mapping[str,
         page.goto(link)
         page.get_by_role("button", name="Open Spadework").click()
         page.wait_for_url("**/runs/**")
-        wait_for_rollouts(page, run, rollouts)
-        pages = addresses(page, run)
+        for run, rollouts in runs:
+            wait_for_rollouts(page, run, rollouts)
+        main_run = runs[-1][0]
+        pages = addresses(page, main_run, [run for run, _ in runs[:-1]])
         page.goto(pages.pop("transcript"))
         pages["episode"] = f"{page.locator('.table .row-link').first.get_attribute('href')}?view=rendered"
-        if environment is not None:
-            pages |= staged(page, environment, pages, run)
+        if environment is not None and not (only and set(only) <= set(pages)):
+            pages |= staged(page, environment, pages, main_run)
+        if only:
+            pages = {name: address for name, address in pages.items() if name in only}
         for theme in ("light", "dark"):
             page.emulate_media(color_scheme=theme)
             for name, address in pages.items():
                 page.goto(address)
                 page.wait_for_load_state("networkidle")
+                if name.endswith("-charts"):
+                    page.locator(".chart-tools").evaluate("tools => tools.scrollIntoView()")
+                    page.wait_for_load_state("networkidle")  # panels are drawn when in view
                 page.wait_for_timeout(500)
                 made.append(FOLDER / f"{name}-{theme}.png")
                 page.screenshot(path=made[-1])
@@ -210,20 +231,36 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rollouts", type=int, default=8, help="rollouts the run does first (default: 8)")
     parser.add_argument("--preset", default="demo")
+    parser.add_argument(
+        "--beside-rollouts", type=int, default=6, help="rollouts of each run it is compared with (default: 6)"
+    )
+    parser.add_argument(
+        "--only", nargs="+", default=[], metavar="PAGE", help="names of the pictures to take (default: all)"
+    )
     parser.add_argument("--url", help="a product that is already running; needs --link and --run")
     parser.add_argument("--link", help="its one-time sign-in link")
-    parser.add_argument("--run", help="address of the run")
+    parser.add_argument("--run", nargs="+", help="addresses of runs to compare, the main one last")
     given = parser.parse_args()
     if given.url:
-        take(given.url, given.link, given.run, given.rollouts)
+        take(
+            given.url, given.link, [(run, 1) for run in given.run[:-1]] + [(given.run[-1], given.rollouts)], given.only
+        )
         return
     with (
         tempfile.TemporaryDirectory(prefix="spadework-pictures-") as folder,
         running_site(Path(folder)) as (url, environment),
     ):
         link = manage(environment, "demo_link")
-        run = manage(environment, "start_demo_run", "--preset", given.preset)
-        take(url, link, run, given.rollouts, environment)
+        short = {"schedule.rollouts": str(given.beside_rollouts)}
+        wanted: list[tuple[str, dict[str, str]]] = [*((preset, short) for preset in BESIDE), (given.preset, {})]
+        runs = on_stage(environment, f"start_runs({wanted!r})")
+        take(
+            url,
+            link,
+            [*((run, given.beside_rollouts) for run in runs[:-1]), (runs[-1], given.rollouts)],
+            given.only,
+            environment,
+        )
 
 
 if __name__ == "__main__":

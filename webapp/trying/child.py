@@ -30,7 +30,7 @@ _NICE = 5  # a session must not slow a run down more than it has to
 
 
 class ChildFailed(Exception):
-    """The process ended, or does not keep to the protocol. The text is for people; ``is_user`` says the checkpoint is to blame."""
+    """The process ended, or does not keep to the protocol. The text is for people, who read it as why the session ended."""
 
 
 def try_command(run: Run, checkpoint: str) -> list[str]:
