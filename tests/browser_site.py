@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -51,9 +51,15 @@ def chromium_path() -> str:
 @pytest.fixture(scope="session")
 def live_site(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Address of a uvicorn that serves the product as in production (hashed static files) on the test database."""
+    with served(tmp_path_factory.mktemp("live-site")) as address:
+        yield address
+
+
+@contextmanager
+def served(folder: Path, **settings: str) -> Iterator[str]:
+    """Such a server with more settings in its environment."""
     from django.db import connection
 
-    folder = tmp_path_factory.mktemp("live-site")
     address = f"http://127.0.0.1:{_free_port()}"
     environment = {
         **os.environ,
@@ -61,6 +67,7 @@ def live_site(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -
         "SPADEWORK_PUBLIC_URL": address,
         "SPADEWORK_STATIC_MANIFEST": "yes",
         "SPADEWORK_STATIC_ROOT": str(folder / "static"),
+        **settings,
     }
     subprocess.run(
         [sys.executable, "manage.py", "collectstatic", "--noinput", "-v0"],

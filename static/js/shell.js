@@ -235,7 +235,11 @@
     refreshTimes(event.detail.elt instanceof Element ? event.detail.elt.parentElement || document : document);
     applyColumns();
   });
-  document.addEventListener("htmx:responseError", (event) => say(`The server refused: ${event.detail.xhr.status} ${event.detail.xhr.statusText}`));
+  document.addEventListener("htmx:responseError", ({ detail: { xhr } }) => {
+    let reason = "";
+    try { reason = JSON.parse(xhr.responseText).detail; } catch { /* no problem details: of a proxy, say */ }
+    say(`The server refused: ${reason || `${xhr.status} ${xhr.statusText}`}`);
+  });
   document.addEventListener("htmx:sendError", () => say("The server cannot be reached. Is it running?"));
 
   // A message at the top of the page, as Django's are: app.say("text", "error" | "success" | "warning").

@@ -32,7 +32,7 @@
     try { answer = JSON.parse(request.responseText); } catch { /* an error page of the server */ }
     if (request.status === 200 && answer.url) { location.assign(answer.url); return; }
     const words = { 413: "The upload is larger than the limit set by the admin.", 403: "The page is out of date or you may not upload; load it again." };
-    show(answer.error || words[request.status] || `The server answered with ${request.status}; try again.`);
+    show(answer.detail || words[request.status] || `The server answered with ${request.status}; try again.`);
     finish();
   }
 

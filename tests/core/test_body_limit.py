@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from webapp.core.body_limit import BodyLimit
+from webapp.core.body_limit import TOO_LARGE, BodyLimit
 
 
 def answer(pieces: list[bytes], *, announced: int | None, limit: int = 10) -> tuple[list[int], bytes]:
@@ -20,14 +20,20 @@ def answer(pieces: list[bytes], *, announced: int | None, limit: int = 10) -> tu
 
     async def application(scope: Any, receive: Any, send: Any) -> None:
         nonlocal read
+        if TOO_LARGE in scope:
+            assert (await receive())["body"] == b""
+            assert not any(name == b"content-length" for name, _ in scope["headers"])
+            await send({"type": "http.response.start", "status": 413, "headers": []})
+            await send({"type": "http.response.body", "body": b"too large"})
+            return
         while True:
             message = await receive()
             if message["type"] == "http.disconnect":
-                break
+                return
             read += message["body"]
             if not message["more_body"]:
                 break
-        await send({"type": "http.response.start", "status": 200})
+        await send({"type": "http.response.start", "status": 200, "headers": []})
 
     async def receive() -> Any:
         return messages.pop(0)
@@ -37,6 +43,7 @@ def answer(pieces: list[bytes], *, announced: int | None, limit: int = 10) -> tu
 
     headers = [] if announced is None else [(b"content-length", str(announced).encode())]
     asyncio.run(BodyLimit(application, limit_bytes=limit)({"type": "http", "headers": headers}, receive, send))
+    assert messages == []  # what was sent is read to its end, or its sender would not see the answer
     return [message["status"] for message in sent if message["type"] == "http.response.start"], read
 
 

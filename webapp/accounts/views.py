@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import login, update_session_auth_hash
 from django.contrib.auth import logout as end_session
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.views import LoginView
+from django.core.exceptions import BadRequest
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.decorators import method_decorator
@@ -20,8 +22,10 @@ from webapp.accounts.links import LinkNotUsable, find_link
 from webapp.accounts.models import OneTimeLink, User
 from webapp.accounts.permissions import require_role
 from webapp.accounts.roles import Role
+from webapp.core.problems import problem_response, reads_json
 from webapp.core.requests import signed_in_user
 
+LOCKED_MINUTES = round(60 * settings.AXES_COOLOFF_TIME)
 _BACKEND = "django.contrib.auth.backends.ModelBackend"
 
 
@@ -32,6 +36,17 @@ class Login(LoginView):
     template_name = "accounts/login.html"
     authentication_form = LoginForm
     redirect_authenticated_user = True
+
+
+def locked_out(request: HttpRequest, response: object, credentials: object) -> HttpResponse:
+    """What django-axes answers after too many failures."""
+    if reads_json(request):
+        detail = (
+            f"Signing in under this name from this address is blocked for {LOCKED_MINUTES} minutes after the last failed "
+            "attempt. A one-time link from an admin works at once."
+        )
+        return problem_response(request, status=429, code="throttled", detail=detail)
+    return render(request, "accounts/locked.html", {"minutes": LOCKED_MINUTES}, status=429)
 
 
 @require_POST
@@ -101,7 +116,7 @@ def theme(request: HttpRequest) -> HttpResponse:
     """Keep the chosen theme: the shell's theme button calls this in the background, the profile page as a form."""
     form = ThemeForm(request.POST)
     if not form.is_valid():
-        return HttpResponse("theme must be system, light or dark", status=400, content_type="text/plain")
+        raise BadRequest("The theme is system, light or dark.")
     services.set_theme(user=signed_in_user(request), theme=form.chosen_theme())
     if request.headers.get("X-Requested-With") == "fetch":
         return HttpResponse(status=204)

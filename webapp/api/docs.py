@@ -36,6 +36,7 @@ CODES = (
         422,
         "Settings the trainer's own validation refuses, each named in problems by its dotted name.",
     ),
+    ("too-large", 413, "The body is larger than the detail says a request may be."),
     ("out-of-range", 416, "A range of a download begins behind its end; Content-Range says how long it is."),
     ("throttled", 429, "Too many requests; Retry-After says how many seconds to wait."),
     ("bug", 500, "Something broke on our side; the server's log has it."),

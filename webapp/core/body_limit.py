@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
@@ -10,11 +11,12 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[..., Awaitable[None]]
 
-_SAID = b"This is larger than the server takes (SPADEWORK_UPLOAD_MB).\n"
+TOO_LARGE = "spadework.limit_bytes"  # in the scope of a request whose body was left out because it is above this
+_LINGER_S = 5.0
 
 
 class BodyLimit:
-    """ASGI: answers 413 to bodies above ``limit_bytes``, announced or not, and hands on the others."""
+    """ASGI: leaves bodies above ``limit_bytes`` out, announced or not, and has the application say so (ErrorPages); hands on the others."""
 
     def __init__(self, application: Application, *, limit_bytes: int) -> None:
         self._application = application
@@ -23,25 +25,64 @@ class BodyLimit:
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """One request."""
         if _announced(scope) > self._limit_bytes:
-            await _refuse(send)
+            await self._refuse(scope, receive, send, is_read=False)
             return
         taken = 0
-        is_refused = False
+        is_read = False
+        has_begun = False
 
         async def counted() -> Message:
-            nonlocal taken, is_refused
+            nonlocal taken, is_read
             message = await receive()
+            is_read = not message.get("more_body", False)
             taken += len(message.get("body", b""))
-            if taken > self._limit_bytes and not is_refused:
-                is_refused = True
-                await _refuse(send)
-            return {"type": "http.disconnect"} if is_refused else message
+            return message if taken <= self._limit_bytes else {"type": "http.disconnect"}
 
         async def unless_refused(message: Message) -> None:
-            if not is_refused:
+            nonlocal has_begun
+            if taken <= self._limit_bytes:
+                has_begun = True
                 await send(message)
 
         await self._application(scope, counted, unless_refused)
+        if taken > self._limit_bytes and not has_begun:
+            await self._refuse(scope, receive, send, is_read=is_read)
+
+    async def _refuse(self, scope: Message, receive: Receive, send: Send, *, is_read: bool) -> None:
+        """The application's answer to the request without its body."""
+        is_given = False
+
+        async def nothing() -> Message:
+            nonlocal is_given
+            if is_given:
+                await asyncio.Future()  # until the application has answered and no longer listens
+            is_given = True
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def and_close(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message["headers"], (b"connection", b"close")]}
+            is_last = not is_read and message["type"] == "http.response.body" and not message.get("more_body", False)
+            await send({**message, "more_body": True} if is_last else message)
+            if is_last:
+                # A connection closed on a client that still sends takes the answer with it.
+                await _discard(receive)
+                await send({"type": "http.response.body", "body": b""})
+
+        headers = [
+            pair for pair in scope.get("headers", ()) if pair[0] not in (b"content-length", b"transfer-encoding")
+        ]
+        await self._application({**scope, "headers": headers, TOO_LARGE: self._limit_bytes}, nothing, and_close)
+
+
+async def _discard(receive: Receive) -> None:
+    """Read what the client still sends, for a while."""
+    try:
+        async with asyncio.timeout(_LINGER_S):
+            while (await receive()).get("more_body", False):
+                pass
+    except TimeoutError:
+        pass
 
 
 def _announced(scope: Message) -> int:
@@ -49,13 +90,3 @@ def _announced(scope: Message) -> int:
         if name == b"content-length" and value.isdigit() and len(value) < 19:
             return int(value)
     return 0
-
-
-async def _refuse(send: Send) -> None:
-    headers = [
-        (b"content-type", b"text/plain; charset=utf-8"),
-        (b"content-length", str(len(_SAID)).encode()),
-        (b"connection", b"close"),
-    ]
-    await send({"type": "http.response.start", "status": 413, "headers": headers})
-    await send({"type": "http.response.body", "body": _SAID})

@@ -10,7 +10,26 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import resolve_url
 from django.utils.cache import add_never_cache_headers
 
+from webapp.core.body_limit import TOO_LARGE
+from webapp.core.views import method_not_allowed, too_large
+
 GetResponse = Callable[[HttpRequest], HttpResponseBase]
+
+
+class ErrorPages:
+    """Says in words what would else be an empty answer: a body above the limit (body_limit.py), a method a page does not take."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        limit_bytes = getattr(request, "scope", {}).get(TOO_LARGE)
+        if limit_bytes is not None:
+            return too_large(request, limit_bytes=limit_bytes, setting="SPADEWORK_UPLOAD_MB")
+        response = self._get_response(request)
+        if response.status_code == 405 and not getattr(response, "content", b"-"):
+            return method_not_allowed(request, allowed=response["Allow"])
+        return response
 
 
 class NoStore:

@@ -1,4 +1,4 @@
-"""Errors of the API in one shape: problem details of RFC 9457, whoever makes them."""
+"""Errors for programs in one shape: problem details of RFC 9457, whoever makes them."""
 
 from __future__ import annotations
 
@@ -29,9 +29,14 @@ def problem_body(
     return body
 
 
-def is_api(request: HttpRequest) -> bool:
-    """Whether a program asked, which reads no HTML."""
-    return request.path.startswith(f"{API_PREFIX}v")
+def reads_json(request: HttpRequest) -> bool:
+    """Whether a program asked, which reads no HTML: of the API, a script of ours, or whoever accepts JSON rather than HTML."""
+    if request.path.startswith(f"{API_PREFIX}v") or request.headers.get("HX-Request"):
+        return True
+    return request.get_preferred_type(["text/html", "application/json", CONTENT_TYPE]) in (
+        "application/json",
+        CONTENT_TYPE,
+    )
 
 
 def problem_response(request: HttpRequest, *, status: int, code: str, detail: str) -> JsonResponse:

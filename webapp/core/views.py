@@ -6,6 +6,7 @@ import logging
 
 from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
+from django.core.exceptions import RequestDataTooBig, TooManyFieldsSent, TooManyFilesSent
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.template import TemplateDoesNotExist, TemplateSyntaxError, loader
@@ -15,10 +16,15 @@ from django.views.decorators.http import require_safe
 from webapp.accounts.permissions import require_role
 from webapp.accounts.roles import Role
 from webapp.core import design, health
-from webapp.core.problems import is_api, problem_response
+from webapp.core.problems import problem_response, reads_json
+from webapp.core.templatetags.numbers import size
 from webapp.core.vendored import licences as vendored_licences
 
 _LOG = logging.getLogger(__name__)
+_PLAINEST = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Something broke · Spadework</title></head>
+<body><main><h1>Something broke on our side</h1><p>The error was written to the server's log.</p></main></body></html>
+"""
 
 
 @require_role(Role.VIEWER)
@@ -55,28 +61,53 @@ def licences(request: HttpRequest) -> HttpResponse:
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
     """A form came without a valid token: cookies are off, the page is old, or another site sent it."""
+    if reads_json(request):
+        detail = "This came without a valid CSRF token. Load the page again and repeat it, or use an API token."
+        return problem_response(request, status=403, code="forbidden", detail=detail)
     return render(request, "errors/csrf.html", {"reason": reason}, status=403)
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """400."""
-    if is_api(request):
+    """400; 413 when the fields of a form are larger than they may be."""
+    if isinstance(exception, RequestDataTooBig):
+        return too_large(request, limit_bytes=settings.DATA_UPLOAD_MAX_MEMORY_SIZE, setting="")
+    if reads_json(request):
         return problem_response(
             request, status=400, code="invalid-request", detail=_reason(exception) or "Bad request."
         )
     return render(request, "errors/400.html", {"reason": _reason(exception)}, status=400)
 
 
+def method_not_allowed(request: HttpRequest, *, allowed: str) -> HttpResponse:
+    """405: most often an address of a form that somebody opened by hand."""
+    detail = f"{request.path} does not take {request.method}, only {allowed}."
+    if reads_json(request):
+        answer: HttpResponse = problem_response(request, status=405, code="method-not-allowed", detail=detail)
+    else:
+        answer = render(request, "errors/405.html", {"reason": detail}, status=405)
+    answer["Allow"] = allowed
+    return answer
+
+
+def too_large(request: HttpRequest, *, limit_bytes: int, setting: str) -> HttpResponse:
+    """413: what may be sent at most, and what to do. ``setting`` is the one that raises the limit ("" when there is none)."""
+    advice = f"Send less at once, or ask an admin to raise {setting}." if setting else "Send less at once."
+    detail = f"A request like this may hold at most {size(limit_bytes)}, and this one holds more. Nothing of it was kept. {advice}"
+    if reads_json(request):
+        return problem_response(request, status=413, code="too-large", detail=detail)
+    return render(request, "errors/413.html", {"reason": detail}, status=413)
+
+
 def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponse:
     """403."""
-    if is_api(request):
+    if reads_json(request):
         return problem_response(request, status=403, code="forbidden", detail=_reason(exception) or "Not allowed.")
     return render(request, "errors/403.html", {"reason": _reason(exception)}, status=403)
 
 
 def page_not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     """404."""
-    if is_api(request):
+    if reads_json(request):
         detail = f"There is nothing at {request.path}; /api/docs/ lists every address."
         return problem_response(request, status=404, code="not-found", detail=detail)
     return render(request, "errors/404.html", status=404)
@@ -84,7 +115,7 @@ def page_not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 def server_error(request: HttpRequest) -> HttpResponse:
     """500: a template without user, session or database, because any of them may be what failed."""
-    if is_api(request):
+    if reads_json(request):
         detail = "Something broke on our side. The error was written to the server's log."
         return problem_response(request, status=500, code="bug", detail=detail)
     return HttpResponse(_server_error_page(), status=500)
@@ -96,9 +127,13 @@ def _server_error_page() -> str:
     except (ValueError, TemplateSyntaxError, TemplateDoesNotExist):
         # The static files were never collected, or a template is broken: say so without either.
         _LOG.exception("the error page itself failed (were the static files collected?)")
-        return "Something broke on our side. The error was written to the server's log."
+        return _PLAINEST
 
 
 def _reason(exception: Exception) -> str:
     """The sentence our own code gave; library exceptions (whose text is for developers) say nothing."""
+    if isinstance(exception, TooManyFieldsSent):
+        return f"A form may have at most {settings.DATA_UPLOAD_MAX_NUMBER_FIELDS} fields, and this one has more."
+    if isinstance(exception, TooManyFilesSent):
+        return f"A form may send at most {settings.DATA_UPLOAD_MAX_NUMBER_FILES} files at once; send fewer."
     return str(exception) if type(exception).__name__ in ("BadRequest", "PermissionDenied") else ""

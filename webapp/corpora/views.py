@@ -15,6 +15,7 @@ from django.views.decorators.http import require_POST, require_safe
 from trainer.corpus import SUFFIXES
 from webapp.accounts.permissions import require_role
 from webapp.accounts.roles import Role, has_role
+from webapp.core.problems import problem_response
 from webapp.core.requests import signed_in_user
 from webapp.corpora import selectors, services, storage
 from webapp.corpora.incoming import IncomingFiles
@@ -94,7 +95,7 @@ def _take_in(request: HttpRequest) -> HttpResponse:
         except OSError as error:
             problem = f"The files cannot be kept: {error.strerror or error}."
     if "application/json" in request.headers.get("Accept", ""):
-        return JsonResponse({"error": problem}, status=422)
+        return problem_response(request, status=422, code="invalid-request", detail=problem)
     return render(request, "corpora/new.html", _adding(request, relative="", problem=problem), status=422)
 
 

@@ -7,6 +7,7 @@ import io
 from urllib.parse import urlencode
 
 from django.contrib import messages
+from django.core.exceptions import BadRequest
 from django.http import HttpRequest, HttpResponse, JsonResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -69,7 +70,7 @@ def compare_series(request: HttpRequest) -> JsonResponse:
     """Points of the metrics ``?name=`` of the runs ``?run=``, by "run:metric"; as the series of one run otherwise."""
     names = request.GET.getlist("name")
     if len(names) > MAX_NAMES:
-        return JsonResponse({"error": f"ask for at most {MAX_NAMES} metrics at once"}, status=400)
+        raise BadRequest(f"Ask for at most {MAX_NAMES} metrics at once.")
     first, last = rollout_asked(request, "from"), rollout_asked(request, "to")
     series = {}
     for one in comparing.compared_runs(run_ids=ids_of(request.GET)):

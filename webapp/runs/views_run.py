@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlencode
 
+from django.core.exceptions import BadRequest
 from django.http import FileResponse, Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.urls import reverse
@@ -128,7 +129,7 @@ def series(request: HttpRequest, run_id: int) -> HttpResponse:
     run = access_run(run_id=run_id)
     names = request.GET.getlist("name")
     if len(names) > MAX_NAMES:
-        return JsonResponse({"error": f"ask for at most {MAX_NAMES} metrics at once"}, status=400)
+        raise BadRequest(f"Ask for at most {MAX_NAMES} metrics at once.")
     clock = read_clock(run=run) if request.GET.get("times") else None
     times = clock.times if clock else None
     found = read_series(run=run, names=names, first=rollout_asked(request, "from"), last=rollout_asked(request, "to"))

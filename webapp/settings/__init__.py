@@ -119,6 +119,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "webapp.core.middleware.ErrorPages",
     "webapp.core.middleware.HtmxLoginRedirect",
     "django.contrib.auth.middleware.LoginRequiredMiddleware",
     "webapp.core.middleware.NoStore",
@@ -231,7 +232,7 @@ AXES_FAILURE_LIMIT = 5
 AXES_COOLOFF_TIME = 0.25  # hours
 AXES_RESET_ON_SUCCESS = True
 AXES_HTTP_RESPONSE_CODE = 429
-AXES_LOCKOUT_TEMPLATE = "accounts/locked.html"
+AXES_LOCKOUT_CALLABLE = "webapp.accounts.views.locked_out"
 AXES_VERBOSE = False
 # The address uvicorn saw (it applies X-Forwarded-For only from proxies it was told to trust), never a raw header.
 AXES_IPWARE_META_PRECEDENCE_ORDER = ["REMOTE_ADDR"]
