@@ -67,6 +67,12 @@ def _parser() -> argparse.ArgumentParser:
     trying = commands.add_parser("try", help="chat with a checkpoint and watch it play; JSON lines in and out")
     trying.add_argument("run_dir", type=Path, metavar="RUN_DIR")
     trying.add_argument("--checkpoint", default="latest", metavar="NAME", help="its number, best or latest (latest)")
+    trying.add_argument(
+        "--pool",
+        default="",
+        metavar="PATH",
+        help="play its programs instead of the run's: a JSONL file, an unpacked pool, builtin:demo",
+    )
     trying.add_argument("--device", choices=("auto", "cpu", "cuda"), default="", help="instead of engine.device")
     trying.add_argument("--threads", type=int, default=0, metavar="N", help="CPU threads; 0 measures (0)")
     trying.add_argument("--memory-bytes", type=int, default=0, metavar="N", help="give up beyond so much memory (CPU)")
@@ -153,6 +159,7 @@ def _try(options: argparse.Namespace) -> int:
     return try_checkpoint(
         options.run_dir,
         checkpoint=options.checkpoint,
+        pool=options.pool,
         device=options.device,
         threads=options.threads,
         memory_bytes=options.memory_bytes,

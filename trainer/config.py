@@ -114,8 +114,8 @@ class CorpusConfig(Section):
 class PoolConfig(Section):
     path: str = setting(
         "",
-        "Play frozen environments of this JSONL file, folder of such files, or builtin:demo instead of designing new ones; "
-        "empty: the designer writes them.",
+        "Play frozen environments of this JSONL file, folder of such files, unpacked pool of the Pools page, or builtin:demo "
+        "instead of designing new ones; empty: the designer writes them.",
     )
     seed: int = setting(42, "Seed of the order in which they are drawn, without replacement.", ge=0)
     adaptive: bool = setting(

@@ -1,7 +1,8 @@
 """A fixed pool: environments that were written before the run and never change, drawn without replacement (spec 11).
 
-A pool is a JSONL file, or a folder of such files. A line needs `code`; `id`, `skill`, `hint` and `document` are optional, other keys
-are ignored. `python -m trainer pool write` makes one. Only reading and drawing here; gates and events: `draw.py`.
+A pool is a JSONL file, a folder of such files, or an exported pool folder (`pool_folder.py`). A line needs `code`; `id`, `skill`,
+`hint` and `document` are optional, other keys are ignored. `python -m trainer pool write` makes one. Only reading and drawing here;
+gates and events: `draw.py`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 
 from trainer.config import PoolConfig
 from trainer.errors import UserError
+from trainer.pool_folder import MANIFEST, is_pool_folder, read_pool_folder
 
 BUILTIN_POOLS = {f"builtin:{name}": Path(__file__).parent / "pools" / f"{name}.jsonl" for name in ("demo", "ladder")}
 UNKNOWN_SKILL = "unknown"
@@ -140,9 +142,14 @@ def load_pool(config: PoolConfig) -> FixedPool | None:
 
 def read_environments(path: Path, name: str) -> list[FrozenEnvironment]:
     """All environments of a file or folder, in order. Raises `UserError` naming file and line of the first broken one."""
-    files = sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]
     environments: list[FrozenEnvironment] = []
     taken: set[str] = set()
+    if is_pool_folder(path):
+        for number, record in enumerate(read_pool_folder(path, name), start=1):
+            environments.append(_environment(record, "", f"{name}: line {number} of {MANIFEST}", taken))
+            taken.add(environments[-1].id)
+        return environments
+    files = sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]
     for file in files:
         for number, record in _records(file, name):
             environments.append(

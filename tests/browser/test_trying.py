@@ -19,6 +19,8 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.django_db(trans
 def test_a_checkpoint_answers_a_message_and_plays_an_environment(
     page: Any, worker: Any, synthetic: Callable[..., Any], patience: int
 ) -> None:
+    from webapp.runs.models import Run
+
     expect.set_options(timeout=patience)
     made = synthetic()
     made.begin(2)
@@ -60,6 +62,32 @@ def test_a_checkpoint_answers_a_message_and_plays_an_environment(
     expect(page.locator(".play-over")).to_contain_text("reward")
     assert page.locator("#try-board .turn.action").count() >= 1
     expect(page.locator("#try-board .turn .hint").first).to_contain_text("HINT")
+
+    # An environment of another run, under the same key.
+    other = Run.objects.create(
+        name="other tanks",
+        slug="other-tanks",
+        config=run.config,
+        preset="demo",
+        seed=7,
+        status="stopped",
+        total_rollouts=2,
+        directory="",
+    )
+    environment.pk, environment.run, environment.candidate, environment.document = None, other, None, None
+    environment.class_name = "OtherTankEnv"
+    environment.save(force_insert=True)
+    page.get_by_label("Environments of").fill("other tanks")
+    page.get_by_role("button", name="Show").click()
+    page.wait_for_url("**from=other*tanks*")
+    page.get_by_label("Environment", exact=True).select_option(f"{other.pk}/{environment.key}")
+    page.get_by_label("Seed", exact=True).fill("9")
+    page.get_by_role("button", name="Let it play").click()
+    expect(page.locator("#try-board h3").first).to_have_text("OtherTankEnv")
+    expect(page.locator(".play-over")).to_contain_text("reward")
+    expect(page.locator("#try-board")).to_contain_text("of run other tanks")
+    expect(page.get_by_label("Environments of")).to_have_value("other-tanks")
+    page.get_by_role("link", name="OtherTankEnv of other tanks").wait_for()
 
     page.get_by_role("button", name="End the session").click()
     expect(page.locator("#trial-state")).to_contain_text("ended")

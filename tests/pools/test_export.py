@@ -67,6 +67,18 @@ def test_a_program_is_exactly_what_was_played_and_its_hint_lies_apart(
     assert b"halve the range" not in files[f"games/{first['file_name']}"] + files["manifest.jsonl"]
 
 
+def test_the_trainer_reads_an_unpacked_pool(built: Callable[..., Any], programs: list[Any], tmp_path: Path) -> None:
+    from trainer.fixed_pool import read_environments
+    from webapp.pools.archive import archive_path
+
+    pool = built()
+    with tarfile.open(archive_path(pool_id=pool.pk)) as archive:
+        archive.extractall(tmp_path, filter="data")
+    first, second = read_environments(tmp_path / "spade-pool", "spade-pool")
+    assert (first.code, first.hint, first.skill) == (programs[0].code, "halve the range 0", programs[0].skill)
+    assert (second.code, second.hint) == (programs[1].code, None)
+
+
 def test_the_same_pool_is_the_same_bytes(built: Callable[..., Any], reviewer: Any) -> None:
     from webapp.pools.archive import archive_path
     from webapp.pools.building import build

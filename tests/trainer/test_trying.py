@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.trainer.starter_run import add_checkpoint, make
+from tests.trainer.starter_run import add_checkpoint, make, program
 from trainer.creation import read_config
 from trainer.eventlog import read_events
 from trainer.rundir import RunDirectory
@@ -33,10 +33,14 @@ def trainer(*arguments: str, said: str = "") -> subprocess.CompletedProcess[str]
     return subprocess.run(command, cwd=ROOT, input=said, capture_output=True, text=True, timeout=300, check=False)
 
 
-def talk(run: RunDirectory, *lines: str | dict[str, Any], checkpoint: str = "latest") -> list[dict[str, Any]]:
+def talk(
+    run: RunDirectory, *lines: str | dict[str, Any], checkpoint: str = "latest", more: tuple[str, ...] = ()
+) -> list[dict[str, Any]]:
     """What a talk of these lines answers."""
     said = "".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines)
-    done = trainer("try", str(run.root), "--checkpoint", checkpoint, "--device", "cpu", "--threads", "1", said=said)
+    done = trainer(
+        "try", str(run.root), "--checkpoint", checkpoint, "--device", "cpu", "--threads", "1", *more, said=said
+    )
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -135,6 +139,27 @@ def test_plain_lines_are_one_conversation_until_an_empty_one(answers: list[dict[
     first, second, fresh = [one for one in answers if one["kind"] == "reply" and one["id"] == ""]
     assert second["prompt_tokens"] > first["prompt_tokens"] == fresh["prompt_tokens"]
     assert answers[-1] == fresh  # `end` ended it
+
+
+def test_programs_of_a_pool_are_played_instead_of_the_runs(run: RunDirectory, tmp_path: Path) -> None:
+    code, hint = program("r0000-s00")
+    line = {"id": "hour rule/1", "code": code, "hint": hint}
+    (tmp_path / "pool.jsonl").write_text(json.dumps(line) + "\n")
+    ready, *told = talk(
+        run, {**PLAY, "environment": "hour rule/1", "arm": "hinted"}, {**PLAY, "id": "gone"},
+        more=("--pool", str(tmp_path / "pool.jsonl")),
+    )  # fmt: skip
+    assert (ready["programs"], ready["environments"]) == (1, ["hour rule/1"])
+    opened, played = of(told, "p", "opened")[0], of(told, "p", "played")[0]
+    assert opened["observation"].endswith(f"HINT: {hint}")
+    assert (played["environment"], played["reward"] is not None) == ("hour rule/1", True)
+    assert "no environment 'r0000-s00'; it has hour rule/1" in of(told, "gone", "refused")[0]["message"]
+
+
+def test_a_pool_that_is_none_is_one_line_before_anything_is_loaded(run: RunDirectory, tmp_path: Path) -> None:
+    done = trainer("try", str(run.root), "--pool", str(tmp_path / "nowhere"))
+    assert done.returncode != 0 and done.stdout == ""
+    assert "--pool" in done.stderr and "does not exist" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_it_plays_as_the_run_played(tmp_path: Path) -> None:

@@ -60,13 +60,13 @@ class Chat(_Request):
 
 
 class Play(_Request):
-    """One episode. Without `code` the program (and its hint) are read from the run directory's environments/.
+    """One episode. Without `code` the program and its hint are those of this id in the pool (`--pool`), else in the run's environments/.
 
     `play` is the number of the draw: the same number with the same seed draws the same replies.
     """
 
     do: Literal["play"]
-    environment: str = Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$")
+    environment: str = Field(min_length=1, max_length=200)
     seed: _Seed
     arm: Literal["unhinted", "hinted"] = "unhinted"
     play: int = Field(0, ge=0, lt=10**6)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import time
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from trainer.config import RunConfig
 from trainer.creation import read_config
 from trainer.errors import LimitError, UserError
 from trainer.events import EpisodeFinished
+from trainer.fixed_pool import FrozenEnvironment, pool_path, read_environments
 from trainer.fork import choose_checkpoint
 from trainer.policy import RESERVED_TOKENS, Policy, Question
 from trainer.prompts import Message, PromptSet
@@ -27,6 +29,11 @@ from trainer.state import Environment
 from trainer.trying.protocol import Chat, ChatMessage, Play
 from trainer.weights import load_tokenizer, resolve_model_path
 
+LISTED = 1000
+"""Ids of a pool's programs that `ready` names at most."""
+
+_KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+
 
 @dataclass
 class Tried:
@@ -38,6 +45,7 @@ class Tried:
     policy: Policy
     prompts: PromptSet
     engine: dict[str, Any]
+    programs: dict[str, FrozenEnvironment] | None = None  # what is played instead of the run's environments, by id
     _pool: EnvironmentPool | None = field(default=None, repr=False)
 
     @property
@@ -49,7 +57,11 @@ class Tried:
 
     def facts(self) -> dict[str, Any]:
         """What somebody who tries the checkpoint needs to know about it."""
+        programs = (
+            {} if self.programs is None else {"programs": len(self.programs), "environments": [*self.programs][:LISTED]}
+        )
         return {
+            **programs,
             "checkpoint": self.name,
             "prompts": self.config.prompts,
             "thinking": self.config.model.thinking,
@@ -112,7 +124,15 @@ class Tried:
 
     def _environment(self, request: Play) -> Environment:
         code, hint = request.code, request.hint
-        if code is None:
+        if code is None and self.programs is not None:
+            found = self.programs.get(request.environment)
+            if found is None:
+                some = ", ".join([*self.programs][:3])
+                raise UserError(f"the pool has no environment {request.environment!r}; it has {some} …")
+            code, hint = found.code, found.hint
+        elif code is None:
+            if not _KEY.fullmatch(request.environment):
+                raise UserError(f"environment: {request.environment!r} is no key of an environment, such as r0004-s03")
             folder = self.run.environment(request.environment)
             try:
                 code = (folder / "code.py").read_text(encoding="utf-8")
@@ -162,6 +182,17 @@ def open_checkpoint(directory: Path, *, checkpoint: str, device: str, threads: i
         prompts=prompt_set(config.prompts),
         engine=dict(sampler.describe()),
     )
+
+
+def read_programs(path: str) -> dict[str, FrozenEnvironment]:
+    """The programs of a pool by their id: a JSONL file, a folder of such files, an unpacked pool, or a built-in one. Raises `UserError`."""
+    try:
+        found = {one.id: one for one in read_environments(pool_path(path), path)}
+    except UserError as error:
+        raise UserError(str(error).replace("pool.path", "--pool", 1)) from error
+    if not found:
+        raise UserError(f"--pool: {path} holds no environment")
+    return found
 
 
 def is_out_of_memory(error: BaseException) -> bool:

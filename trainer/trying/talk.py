@@ -15,7 +15,7 @@ from trainer.corpus_check import limit_memory
 from trainer.errors import LimitError, TrainerError, UserError
 from trainer.rollout.play import Episode
 from trainer.trying.protocol import Chat, ChatMessage, End, Play, answer_line, id_of, read_request
-from trainer.trying.table import Tried, is_out_of_memory, open_checkpoint
+from trainer.trying.table import Tried, is_out_of_memory, open_checkpoint, read_programs
 
 LINE_BYTES = 8 * 1024**2
 """The longest request; what is longer is refused and skipped."""
@@ -29,15 +29,22 @@ Send = Callable[[str], None]
 _T = TypeVar("_T")
 
 
-def try_checkpoint(directory: Path, *, checkpoint: str, device: str, threads: int, memory_bytes: int, nice: int) -> int:
-    """Open the checkpoint and answer what comes on standard input; returns the exit code. Raises `TrainerError` before `ready`."""
+def try_checkpoint(
+    directory: Path, *, checkpoint: str, pool: str, device: str, threads: int, memory_bytes: int, nice: int
+) -> int:
+    """Open the checkpoint and answer what comes on standard input; returns the exit code. Raises `TrainerError` before `ready`.
+
+    With `pool` ("" for none) its programs are played instead of the run's.
+    """
     if memory_bytes and device != "cpu":  # CUDA reserves address space by the terabyte
         raise UserError("--memory-bytes bounds the main memory, so it goes with --device cpu")
     requests, send = _own_the_terminal()
     os.nice(nice)
     if memory_bytes:
         limit_memory(memory_bytes)
+    programs = read_programs(pool) if pool else None
     tried = open_checkpoint(directory, checkpoint=checkpoint, device=device, threads=threads)
+    tried.programs = programs
     try:
         send(answer_line("ready", "", **tried.facts()))
         if requests.isatty():

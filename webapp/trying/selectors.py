@@ -10,14 +10,12 @@ from django.http import Http404
 
 from webapp.accounts.models import User
 from webapp.accounts.roles import Role, has_role
-from webapp.environments.models import Environment
 from webapp.episodes.selectors import HINT_MARK, Text, TurnView
 from webapp.runs.models import Run
 from webapp.trying.jobs import LOST
 from webapp.trying.models import HELD, Exchange, Trial
 
 LISTED = 20
-ENVIRONMENTS_LISTED = 200
 
 
 def access_trial(*, run: Run, trial_id: int, person: User) -> Trial:
@@ -43,24 +41,18 @@ def exchanges_of(*, trial: Trial, kind: str) -> list[Exchange]:
     rows = trial.exchanges.filter(kind=kind)
     if kind == Exchange.Kind.CHAT:
         return list(rows.filter(conversation=trial.conversation).order_by("id"))
-    return list(rows.select_related("environment").defer("turns", "environment__code").order_by("-id")[:LISTED])
+    return list(rows.select_related("environment__run").defer("turns", "environment__code").order_by("-id")[:LISTED])
 
 
 def access_play(*, trial: Trial, exchange_id: int | None) -> Exchange | None:
     """One play of the session, the newest without a number; None when there is none. Raises Http404."""
-    rows = trial.exchanges.filter(kind=Exchange.Kind.PLAY).select_related("environment").order_by("-id")
+    rows = trial.exchanges.filter(kind=Exchange.Kind.PLAY).select_related("environment__run").order_by("-id")
     if exchange_id is None:
         return rows.first()
     found = rows.filter(pk=exchange_id).first()
     if found is None:
         raise Http404("There is no such play in this session.")
     return found
-
-
-def environments_of(*, run: Run) -> list[Environment]:
-    """What can be played: the run's environments that hold, newest first."""
-    rows = Environment.objects.filter(run=run, superseded=False).defer("code").order_by("-rollout", "slot")
-    return list(rows[:ENVIRONMENTS_LISTED])
 
 
 def messages_of(*, exchange: Exchange) -> list[dict[str, str]]:

@@ -15,7 +15,6 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from webapp.accounts.permissions import require_role
 from webapp.accounts.roles import Role, has_role
 from webapp.core.requests import signed_in_user
-from webapp.environments.selectors import access_environment
 from webapp.environments.selectors_play import agent_plays
 from webapp.environments.views import number_in
 from webapp.episodes.selectors import HINT_MARK
@@ -24,7 +23,7 @@ from webapp.runs.errors import ActRefused
 from webapp.runs.models import Run
 from webapp.runs.page import run_context
 from webapp.runs.selectors import access_run
-from webapp.trying import selectors, services
+from webapp.trying import selectors, services, sources
 from webapp.trying.files import why_not
 from webapp.trying.models import OPEN, Exchange, Trial
 
@@ -123,7 +122,7 @@ def _do(request: HttpRequest, run: Run, one: Trial) -> None:
     elif act == "fresh":
         services.begin_conversation(actor=person, trial_id=one.pk)
     elif act == "play":
-        environment = access_environment(run=run, key=data.get("environment", ""))
+        environment = sources.chosen_environment(run=run, value=data.get("environment", ""))
         services.play(
             actor=person,
             trial_id=one.pk,
@@ -154,14 +153,17 @@ def _board(request: HttpRequest, one: Trial) -> dict[str, Any]:
         "is_compact": _is_compact(one.run), "longest": longest, "offered": offered, "first": said[0] if said else None,
         "temperature": (said[-1].temperature if said else None) or one.facts.get("temperature") or 1.0,
     }  # fmt: skip
-    return board | (_plays(request, one) if mode == "play" else {})
+    return board | (_plays(request, query, one) if mode == "play" else {})
 
 
-def _plays(request: HttpRequest, one: Trial) -> dict[str, Any]:
+def _plays(request: HttpRequest, query: QueryDict, one: Trial) -> dict[str, Any]:
     shown = selectors.access_play(trial=one, exchange_id=number_in(request.GET, "play"))
+    played = shown.environment if shown else None
+    before = str(played.run_id) if played and played.run_id != one.run_id else ""
     found: dict[str, Any] = {
-        "environments": selectors.environments_of(run=one.run), "shown": shown, "drawn": secrets.randbelow(EASY_SEEDS), "turns": [],
-        "wished": request.GET.get("environment", "") or (shown.environment.key if shown and shown.environment else ""),
+        "source": sources.source_of(run=one.run, text=query.get("from", before)), "suggested": sources.suggestions(run=one.run),
+        "shown": shown, "drawn": secrets.randbelow(EASY_SEEDS), "turns": [],
+        "wished": request.GET.get("environment", "") or (sources.value_of(run=one.run, environment=played) if played else ""),
     }  # fmt: skip
     if shown is None or shown.environment is None or shown.seed is None:
         return found
