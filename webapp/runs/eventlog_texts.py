@@ -5,7 +5,8 @@ from such a log is the same run without what was said in it.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,22 +26,26 @@ def event_files(root: Path) -> Iterator[Path]:
                 yield path
 
 
-def strip_texts(*, root: Path, kept: Collection[str]) -> int:
-    """Take out what was said in episodes, save those of the environments with the ``kept`` keys; bytes freed.
+#: Whether an episode keeps its texts: the number of its attempt, and the payload of its event.
+Keeps = Callable[[int, dict[str, Any]], bool]
+
+
+def strip_texts(*, root: Path, keeps: Keeps) -> int:
+    """Take out what was said in episodes, save those that keep it; bytes freed.
 
     A file is written aside and renamed. Raises ActRefused while a trainer is at work there, OSError.
     """
     refuse_if_in_use(root)
-    return sum(_strip_file(path, frozenset(kept)) for path in event_files(root))
+    return sum(_strip_file(path, partial(keeps, int(path.parent.parent.name))) for path in event_files(root))
 
 
-def _strip_file(path: Path, kept: Collection[str]) -> int:
+def _strip_file(path: Path, keeps: Callable[[dict[str, Any]], bool]) -> int:
     before = path.stat()
     aside = path.with_name(f".{path.name}.part")
     has_changed = False
     with path.open("rb") as reader, aside.open("wb") as writer:
         for raw in reader:
-            stripped = _strip_line(raw, kept)
+            stripped = _strip_line(raw, keeps)
             has_changed = has_changed or stripped != raw
             writer.write(stripped)
     if not has_changed:
@@ -52,14 +57,14 @@ def _strip_file(path: Path, kept: Collection[str]) -> int:
     return freed
 
 
-def _strip_line(raw: bytes, kept: Collection[str]) -> bytes:
+def _strip_line(raw: bytes, keeps: Callable[[dict[str, Any]], bool]) -> bytes:
     """The line without texts; one that is no whole event is left as it is."""
     if _EPISODE not in raw or not raw.endswith(b"\n"):
         return raw
     try:
         event = json.loads(raw)
         payload = event["payload"]
-        if event["kind"] != "episode" or payload["environment"] in kept:
+        if event["kind"] != "episode" or keeps(payload):
             return raw
         payload["turns"] = [_strip_turn(turn) for turn in payload["turns"]]
         payload["final_observation"] = ""

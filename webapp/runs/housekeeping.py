@@ -79,7 +79,10 @@ def _purge_texts(run: Run) -> int:
     freed = 0
     try:
         if is_ours(run) and Path(run.directory).is_dir():
-            freed = strip_texts(root=Path(run.directory), kept=list(kept.values()))
+            keys = frozenset(kept.values())
+            freed = strip_texts(
+                root=Path(run.directory), keeps=lambda _attempt, payload: payload["environment"] in keys
+            )
     except (ActRefused, OSError) as error:
         log.warning("texts of %s cannot be taken out of its event log (%s); it is tried again", run, error)
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from django.db.models import TextChoices
@@ -25,13 +25,23 @@ class Copying(TextChoices):
     EVERYTHING = "everything", "everything, checkpoints too"
 
 
-def copy_directory(*, source: Path, target: Path, copying: Copying) -> int:
-    """Make ``target`` hold what ``source`` holds now; bytes that were copied.
+def copy_directory(
+    *,
+    source: Path,
+    target: Path,
+    copying: Copying,
+    leave_out: Callable[[Path, os.stat_result], bool] = lambda _path, _state: False,
+) -> int:
+    """Make ``target`` hold what ``source`` holds now, save files that are to be left out; bytes that were copied.
 
     Each file is written aside and renamed, so a copy that was cut short is completed by the next one. Checkpoints that the
     source has given up are given up. Raises ActRefused when the disk is too small, OSError.
     """
-    wanted = [path for path in _files(source, Path(), copying) if _differs(source / path, target / path)]
+    wanted = [
+        path
+        for path in _files(source, Path(), copying)
+        if _differs(source / path, target / path) and not leave_out(path, (source / path).lstat())
+    ]
     needed = sum((source / path).lstat().st_size for path in wanted)
     target.mkdir(parents=True, exist_ok=True, mode=0o700)
     free = shutil.disk_usage(target).free

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from django.db import transaction
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, F, OuterRef, Q
 from django.utils import timezone
 
 from webapp.accounts.audit import record
@@ -19,7 +19,9 @@ from webapp.runs import journal
 from webapp.runs.errors import ActRefused
 from webapp.runs.import_check import Checked, check_directory
 from webapp.runs.import_copy import Copying, copy_directory
+from webapp.runs.import_removed import remove_texts_again, what_stays_removed
 from webapp.runs.ingest import Ingester
+from webapp.runs.logtail import log_path
 from webapp.runs.models import Attempt, Event, Run
 from webapp.runs.services import clean_name, runs_directory
 from webapp.runs.states import FINAL, Status
@@ -53,15 +55,26 @@ def import_run(
     run = _known(checked) or _create(actor=actor, checked=checked, name=name, copying=copying)
     if _is_copied(run):
         wanted = copying if copying != Copying.NOTHING else Copying.RECORDS
-        copy_directory(source=checked.root, target=Path(run.directory), copying=wanted)
+        _copy(run, source=checked.root, copying=wanted)
     taken, ingester = 0, Ingester(run_id=run.pk, directory=Path(run.directory))
     while more := ingester.poll():
         taken += more
         progress(taken, checked.events)
     if taken or run.status == Status.DRAFT:
         _close(run, actor=actor, taken=taken, checked=checked)
+    if _is_copied(run):
+        remove_texts_again(run)
     run.refresh_from_db()
     return run
+
+
+def _copy(run: Run, *, source: Path, copying: Copying) -> None:
+    """Bring what is new. What comes with texts is gone through by retention again, also when this import is cut short."""
+    leave_out = what_stays_removed(run)
+    if copy_directory(source=source, target=Path(run.directory), copying=copying, leave_out=leave_out):
+        Run.objects.filter(pk=run.pk).update(text_removed_at=None)
+    if log_path(run) is not None:
+        Run.objects.filter(pk=run.pk).update(log_removed_at=None)
 
 
 def _is_copied(run: Run) -> bool:
@@ -125,8 +138,9 @@ def _close(run: Run, *, actor: User | None, taken: int, checked: Checked) -> Non
     attempt = Attempt.objects.filter(run=run).order_by("-number").first()
     if attempt is None:
         return
-    if run.status != Status.DRAFT:  # a later import brought more
+    if run.status != Status.DRAFT:  # a later import brought more, whose time for retention is still to come
         record(actor=actor, action="run.import_continued", target=run, detail={"events": taken})
+        Run.objects.filter(pk=run.pk).update(text_removed_at=None, finished_at=F("last_event_at"))
     if checked.torn_bytes:
         message = f"the last line of its log is torn: {checked.torn_bytes} bytes, less than one event, are left out"
         journal.warn(run_id=run.pk, message=message, where="import")
