@@ -6,7 +6,16 @@ from django.conf import settings
 from django.urls import include, path
 
 from webapp.core.features import has_module
-from webapp.runs import views, views_checkpoints, views_compare, views_list, views_queue, views_run, views_system
+from webapp.runs import (
+    views,
+    views_checkpoints,
+    views_compare,
+    views_list,
+    views_log,
+    views_queue,
+    views_run,
+    views_system,
+)
 
 app_name = "runs"
 
@@ -35,8 +44,8 @@ urlpatterns = [
     path("<int:run_id>/checkpoints/<str:name>/<slug:part>.tar", views_checkpoints.download, name="checkpoint_download"),
     path("<int:run_id>/config/", views_run.config, name="config"),
     path("<int:run_id>/config.json", views_run.config_json, name="config_json"),
-    path("<int:run_id>/log/", views_run.log, name="log"),
-    path("<int:run_id>/log.txt", views_run.log_file, name="log_file"),
+    path("<int:run_id>/log/", views_log.log, name="log"),
+    path("<int:run_id>/log.txt", views_log.log_file, name="log_file"),
     path("<int:run_id>/system/", views_system.system, name="system"),
     path("<int:run_id>/system/series/", views_system.system_series, name="system_series"),
     *(

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.core.exceptions import BadRequest
-from django.http import FileResponse, Http404, HttpRequest, HttpResponse, JsonResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
@@ -23,7 +23,6 @@ from webapp.runs import selectors
 from webapp.runs.chartlist import OVERVIEW_CHARTS, ChartGroup, Piece, charts_of, first_pieces, matching, piece_of
 from webapp.runs.configuration import presets
 from webapp.runs.forms import sections, setting_text, setting_value
-from webapp.runs.logtail import log_path, read_tail
 from webapp.runs.models import Run
 from webapp.runs.overview import attention_of, figures_of, stages_of
 from webapp.runs.page import run_context
@@ -220,37 +219,6 @@ def config_json(request: HttpRequest, run_id: int) -> HttpResponse:
     response = HttpResponse(json.dumps(run.config, indent=2, ensure_ascii=True), content_type="application/json")
     response["Content-Disposition"] = f'attachment; filename="run-{run.pk}-config.json"'
     return response
-
-
-@require_role(Role.VIEWER)
-@require_safe
-def log(request: HttpRequest, run_id: int) -> HttpResponse:
-    """The end of what the trainer printed; htmx asks again while the run is active."""
-    run = access_run(run_id=run_id)
-    context = dict(run_context(request, run, "log", tail=read_tail(run=run), log_removed=_log_removed(run)))
-    return render(request, "runs/_log.html" if request.headers.get("HX-Request") else "runs/log.html", context)
-
-
-def _log_removed(run: Run) -> str:
-    at = run.log_removed_at
-    return f"On {at:%-d %B %Y}, for good. The state of the run, its events and its charts are all here." if at else ""
-
-
-@require_role(Role.VIEWER)
-@require_safe
-def log_file(request: HttpRequest, run_id: int) -> FileResponse:
-    """The whole log as it was printed."""
-    run = access_run(run_id=run_id)
-    path = log_path(run)
-    if path is None:
-        raise Http404(
-            f"The log of this run was removed by retention on {run.log_removed_at:%Y-%m-%d}."
-            if run.log_removed_at
-            else "This run has printed nothing yet."
-        )
-    return FileResponse(
-        path.open("rb"), as_attachment=True, filename=f"run-{run.pk}-log.txt", content_type="text/plain; charset=utf-8"
-    )
 
 
 def _every(run: Run) -> int:
