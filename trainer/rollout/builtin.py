@@ -119,6 +119,7 @@ class BuiltinSampler(Sampler):
             "name": "builtin",
             "device": str(self._decoder.device),
             "dtype": str(self._decoder.dtype).removeprefix("torch."),
+            "arithmetic": str(self._decoder.arithmetic).removeprefix("torch."),
             "threads": self._threads,
             "parameters": self._decoder.parameters(),
             "max_batch": self._max_batch,

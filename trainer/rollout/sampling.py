@@ -36,13 +36,14 @@ def draw(
     """Sample one token per row; returns (tokens_B, logprobs_B), the log-probs being those of softmax(logits / temperature).
 
     Inverting the CDF costs a tenth of `torch.multinomial` on the CPU and lets every row use its own uniform number. A zero-probability
-    token is never drawn: `right=True` picks the first token whose CDF exceeds the number, and the number stays below the total.
+    token is never drawn: `right=True` picks the first token whose CDF exceeds the number, and the number stays below the total. So the
+    logarithm is taken of one probability, and it is finite.
     """
-    logps_BV = torch.log_softmax(logits_BV.float() / temperature_B[:, None], dim=-1)
-    cdf_BV = logps_BV.exp().cumsum(dim=-1)
+    p_BV = torch.softmax(logits_BV.float() / temperature_B[:, None], dim=-1)
+    cdf_BV = p_BV.cumsum(dim=-1)
     tokens_B1 = torch.searchsorted(cdf_BV, (uniform_B * cdf_BV[:, -1])[:, None], right=True)
     tokens_B1 = tokens_B1.clamp_(max=logits_BV.shape[-1] - 1)
-    return tokens_B1[:, 0], logps_BV.gather(1, tokens_B1)[:, 0]
+    return tokens_B1[:, 0], p_BV.gather(1, tokens_B1)[:, 0].log()
 
 
 def room_for(request: SampleRequest, context_tokens: int) -> int | SamplerError:

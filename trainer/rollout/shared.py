@@ -4,16 +4,18 @@ Plays of one environment often open with the same words, and at a batch of 64 re
 sequence whose prompt is shared keeps only its own tokens in its cache row; attention over the shared prompt and over the row are two
 softmaxes joined by their log-sums, which is the same number up to rounding.
 
-Shapes: B sequences, S shared prompts, M the most sequences of one of them, L layers, K key-value heads, G query heads of each, D head size,
-P the longest shared prompt, R sequences that have one.
+Shapes: B sequences, S shared prompts, M the most sequences of one of them, L layers, H query heads, K key-value heads, G = H / K,
+X = M * G, D head size, P the longest shared prompt, R sequences that have one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
+
+from trainer.rollout.attention import attention_with_log_sum
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,15 +27,6 @@ class SharedPrompt:
     @property
     def length(self) -> int:
         return self.kv_2LKTD.shape[3]
-
-
-def attention_with_log_sum(
-    q_BKXD: torch.Tensor, k_BKTD: torch.Tensor, v_BKTD: torch.Tensor, mask: torch.Tensor | None
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Attention outputs `[B, K, X, D]` and the log of each query's softmax sum, `[B, K, X]` in fp32. CPU only."""
-    attend = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-    out, log_sum = attend(q_BKXD, k_BKTD, v_BKTD, 0.0, False, attn_mask=mask)
-    return out, log_sum
 
 
 class SharedPrompts:
@@ -86,20 +79,26 @@ class SharedAttention:
     places_R: torch.Tensor
     rows_R: torch.Tensor | None
 
-    def join(self, layer: int, q_BKGD: torch.Tensor, own_BKGD: torch.Tensor, own_sum_BKG: torch.Tensor) -> torch.Tensor:
-        """Add the shared prompts to the attention over the rows' own tokens; returns `[B, K, G, D]`."""
+    def reordered(self, order_B: torch.Tensor) -> SharedAttention:
+        """The same when sequence `order_B[i]` comes i-th."""
+        places_B = order_B.argsort()
+        rows = torch.arange(len(order_B)) if self.rows_R is None else self.rows_R
+        return replace(self, members_SM=places_B[self.members_SM], rows_R=places_B[rows])
+
+    def join(self, layer: int, q_BHD: torch.Tensor, own_BHD: torch.Tensor, own_sum_BH: torch.Tensor) -> torch.Tensor:
+        """Add the shared prompts to the attention over the rows' own tokens; returns `[B, H, D]`."""
         prompts, most = self.members_SM.shape
-        _, heads, group, size = q_BKGD.shape
-        q_SKXD = q_BKGD[self.members_SM].transpose(1, 2).reshape(prompts, heads, most * group, size)
+        heads, (_, queries, size) = self.kv_2LSKPD.shape[3], q_BHD.shape
+        q_SMKGD = q_BHD[self.members_SM].view(prompts, most, heads, -1, size)
+        q_SKXD = q_SMKGD.transpose(1, 2).reshape(prompts, heads, -1, size)
         out_SKXD, sum_SKX = attention_with_log_sum(
             q_SKXD, self.kv_2LSKPD[0, layer], self.kv_2LSKPD[1, layer], self.mask
         )
-        out_SKMGD = out_SKXD.view(prompts, heads, most, group, size)
-        out_RKGD = out_SKMGD.transpose(1, 2).reshape(-1, heads, group, size)[self.places_R]
-        sum_RKG = sum_SKX.view(prompts, heads, most, group).transpose(1, 2).reshape(-1, heads, group)[self.places_R]
+        out_SKMGD, sum_SKMG = out_SKXD.view(prompts, heads, most, -1, size), sum_SKX.view(prompts, heads, most, -1)
+        out_RHD = out_SKMGD.transpose(1, 2).reshape(-1, queries, size)[self.places_R]
+        sum_RH = sum_SKMG.transpose(1, 2).reshape(-1, queries)[self.places_R]
         rows = self.rows_R
-        own_RKGD, own_sum_RKG = (own_BKGD, own_sum_BKG) if rows is None else (own_BKGD[rows], own_sum_BKG[rows])
-        share_RKG1 = torch.sigmoid(sum_RKG - own_sum_RKG)[..., None]  # of the shared prompt in the joined softmax
-        number = share_RKG1.dtype
-        joined_RKGD = torch.lerp(own_RKGD.to(number), out_RKGD.to(number), share_RKG1).to(own_BKGD.dtype)
-        return joined_RKGD if rows is None else own_BKGD.index_copy(0, rows, joined_RKGD)
+        own_RHD, own_sum_RH = (own_BHD, own_sum_BH) if rows is None else (own_BHD[rows], own_sum_BH[rows])
+        share_RH1 = torch.sigmoid(sum_RH - own_sum_RH)[..., None]  # of the shared prompt in the joined softmax
+        joined_RHD = torch.lerp(own_RHD, out_RHD, share_RH1.to(own_RHD.dtype))
+        return joined_RHD if rows is None else own_BHD.index_copy(0, rows, joined_RHD)

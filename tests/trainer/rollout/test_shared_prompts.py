@@ -7,8 +7,9 @@ import torch
 import torch.nn.functional as F
 
 from tests.trainer.rollout.test_builtin_sampler import good, random_prompt, reference_logprobs, sampler_for
+from trainer.rollout.attention import attention_with_log_sum
 from trainer.rollout.engine import Sampled, SampleRequest
-from trainer.rollout.shared import SharedAttention, SharedPrompt, SharedPrompts, attention_with_log_sum
+from trainer.rollout.shared import SharedAttention, SharedPrompt, SharedPrompts
 
 TEMPERATURE = 0.7
 
@@ -47,7 +48,13 @@ def test_joining_two_attentions_is_one_attention_over_both() -> None:
     k, v = torch.randn(2, 4, 2, 4, 8, dtype=torch.float64)
     own, log_sum = attention_with_log_sum(q, k, v, None)
     rows = [first, None, second, first]
-    joined = SharedPrompts([first, second]).of(rows).join(0, q, own, log_sum)
+    shared = SharedPrompts([first, second]).of(rows)
+    joined = shared.join(0, q.flatten(1, 2), own.flatten(1, 2), log_sum.flatten(1, 2)).view_as(q)
+    order = torch.tensor([2, 0, 3, 1])
+    turned = shared.reordered(order).join(
+        0, q.flatten(1, 2)[order], own.flatten(1, 2)[order], log_sum.flatten(1, 2)[order]
+    )
+    assert torch.equal(turned.view_as(q), joined[order])
     for row, prompt in enumerate(rows):
         keys, values = k[row], v[row]
         if prompt is not None:
