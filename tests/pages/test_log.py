@@ -107,7 +107,7 @@ def test_what_is_found_is_bounded_and_says_so(run: Any, viewer: Client, monkeypa
     printed(run, "".join(f"line {number}\n" for number in range(2_500)))
     found = log(viewer, run, find="line")
     assert (found.context["found"].total, len(found.context["found"].lines)) == (2_500, 500)
-    assert "2,500 lines with “line”, the first 500 are shown" in found.content.decode()
+    assert "2\u202f500 lines with “line”, the first 500 are shown" in found.content.decode()
     monkeypatch.setattr(logsearch, "SEARCH_S", 0.0)
     cut = log(viewer, run, find="line")
     assert (cut.context["found"].total, cut.context["found"].is_cut) == (1_000, True)
