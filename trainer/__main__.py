@@ -43,7 +43,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("run_dir", type=Path, metavar="RUN_DIR")
     source = run.add_mutually_exclusive_group()
     source.add_argument("--config", type=Path, help="settings file (JSON), as `show-config` prints it")
-    source.add_argument("--preset", choices=preset_names(), help="a preset instead of a file")
+    source.add_argument("--preset", choices=preset_names(), metavar="NAME", help="a preset instead of a file")
     run.add_argument("--set", action="append", default=[], metavar="a.b=VALUE", help="change one setting")
     run.set_defaults(command=_run)
 
@@ -59,7 +59,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     settings = fork.add_mutually_exclusive_group()
     settings.add_argument("--config", type=Path, help="settings file (JSON) instead of the source's settings")
-    settings.add_argument("--preset", choices=preset_names(), help="settings of a preset instead of the source's")
+    settings.add_argument(
+        "--preset", choices=preset_names(), metavar="NAME", help="settings of a preset instead of the source's"
+    )
     fork.add_argument("--set", action="append", default=[], metavar="a.b=VALUE", help="change one setting")
     fork.add_argument("--prepare", action="store_true", help="only make the directory; `run DEST` starts it")
     fork.set_defaults(command=_fork)
@@ -98,7 +100,9 @@ def _parser() -> argparse.ArgumentParser:
     pool_commands = pool.add_subparsers(required=True, metavar="COMMAND")
     write = pool_commands.add_parser("write", help="design and examine environments and store them with their hints")
     write.add_argument("file", type=Path, metavar="FILE", help="JSONL file; an interrupted one is continued")
-    write.add_argument("--preset", choices=preset_names(), default="demo", help="settings of the designer (demo)")
+    write.add_argument(
+        "--preset", choices=preset_names(), metavar="NAME", default="demo", help="settings of the designer (demo)"
+    )
     write.add_argument("--set", action="append", default=[], metavar="a.b=VALUE", help="change one setting")
     write.add_argument("--environments", type=int, default=90, help="stop when there are at least so many (90)")
     write.set_defaults(command=_write_pool)

@@ -265,7 +265,7 @@ class RunConfig(Section):
     @model_validator(mode="after")
     def _no_contradictions(self) -> Self:
         schedule = self.schedule
-        for problem, wrong in (
+        contradictions = (
             ("schedule.active_skills is larger than the number of schedule.skills", schedule.active_skills > len(schedule.skills)),
             ("schedule.skills names a skill twice", len(set(schedule.skills)) < len(schedule.skills)),
             ("schedule.designer_delay is shorter than schedule.regenerate_every: the window would not be complete",
@@ -282,9 +282,10 @@ class RunConfig(Section):
              bool(self.pool.path) and self.designer.train),
             ("schedule.hinted_plays is 0 but reward.variant needs regret",
              schedule.hinted_plays == 0 and self.reward.variant in ("blend", "regret")),
-        ):  # fmt: skip
-            if wrong:
-                raise ValueError(problem)
+        )  # fmt: skip
+        problems = [problem for problem, wrong in contradictions if wrong]
+        if problems:
+            raise ValueError("; ".join(problems))
         return self
 
 

@@ -22,7 +22,9 @@ def create(root: Path, config: RunConfig) -> RunDirectory:
         raise UserError(f"{root} already holds a run; give another directory, or resume it")
     # The supervisor may have been here first, or a trainer that was killed before its settings were in place.
     expected = {run.control.name, run.log.name, _aside(run).name}
-    if root.exists() and (not root.is_dir() or any(p.name not in expected for p in root.iterdir())):
+    if root.exists() and not root.is_dir():
+        raise UserError(f"{root} is a file; give a new directory")
+    if root.exists() and any(p.name not in expected for p in root.iterdir()):
         raise UserError(f"{root} is not empty; give a new directory")
     write_config(run, config)
     return run
@@ -70,7 +72,9 @@ def _read(run: RunDirectory) -> dict[str, Any]:
     try:
         values = json.loads(run.config.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise UserError(f"{run.root} holds no config.json: it is no run directory") from error
+        raise UserError(
+            f"{run.root} holds no config.json: it is no run directory; `run` starts a run in a new one"
+        ) from error
     except (OSError, ValueError) as error:
         raise UserError(f"{run.config} is not readable: {error}") from error
     if not isinstance(values, dict):

@@ -87,8 +87,8 @@ def attempt(run: RunDirectory, open_engines: OpenEngines, *, listen: Callable[[E
 
     Raises `UserError` when the directory holds no run or is in use. Installs signal handlers: call it from the main thread.
     """
+    config = read_config(run)  # first: nothing is written into a directory that is no run's
     with _locked(run), _stop_on_signals() as stop:
-        config = read_config(run)
         previous = attempts(run)
         if previous:
             repair(run, previous[-1])

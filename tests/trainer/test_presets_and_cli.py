@@ -115,9 +115,16 @@ def test_show_config_prints_a_file_that_validate_accepts(tmp_path: Path, capsys:
     [
         ("{", "is not JSON"),
         ("[]", "one JSON object"),
-        ('{"schedule": {"rollouts": 0}}', "schedule.rollouts"),
-        ('{"surprise": 1}', "surprise"),
-        ('{"reward": {"band_low": 0.7}}', "reward.band_low is above reward.band_high"),
+        ('{"schedule": {"rollouts": 0}}', "c.json: schedule.rollouts: it should be greater than or equal to 1"),
+        (
+            '{"schedule": {"rollout": 9}}',
+            "there is no setting 'schedule.rollout'; `python -m trainer show-config demo` lists",
+        ),
+        ('{"reward": {"band_low": 0.7}}', "c.json: reward.band_low is above reward.band_high\n"),
+        (
+            '{"reward": {"band_low": 0.7}, "hint": {"max_tokens": 40000}}',
+            "reward.band_low is above reward.band_high; hint.max_tokens does not fit model.context_tokens\n",
+        ),
     ],
 )
 def test_validate_says_what_is_wrong(
@@ -134,7 +141,12 @@ def test_bad_input_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFix
     assert main(["show-config", "tiny", "--set", "oops"]) == 2
     assert main(["resume", str(tmp_path)]) == 2
     err = capsys.readouterr().err
-    assert "cannot read" in err and "a.b=VALUE" in err and "no run directory" in err
+    assert "cannot read" in err and "a.b=VALUE" in err
+    assert "holds no config.json: it is no run directory; `run` starts a run in a new one" in err
+    assert list(tmp_path.iterdir()) == [], "nothing is left in a directory that is no run's"
+    (tmp_path / "file").write_text("")
+    assert main(["run", str(tmp_path / "file"), "--preset", "tiny"]) == 2
+    assert "is a file; give a new directory" in capsys.readouterr().err
 
 
 def test_run_fails_with_one_line_and_an_event_when_the_model_is_not_there(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -45,8 +45,18 @@ def validated(values: Mapping[str, Any], *, where: str) -> RunConfig:
     try:
         return RunConfig.model_validate(values)
     except ValidationError as error:
-        lines = [f"{'.'.join(str(p) for p in e['loc']) or 'settings'}: {e['msg']}" for e in error.errors()]
-        raise UserError(f"{where}: " + "; ".join(lines)) from error
+        raise UserError(
+            f"{where}: " + "; ".join(_problem(e["loc"], e["msg"], e["type"]) for e in error.errors())
+        ) from error
+
+
+def _problem(place: Sequence[int | str], message: str, kind: str) -> str:
+    """One problem in our words: which setting, and what is wrong with it; contradictions name their settings themselves."""
+    name = ".".join(str(part) for part in place)
+    if kind == "extra_forbidden":
+        return f"there is no setting {name!r}; `python -m trainer show-config demo` lists them all"
+    said = message.removeprefix("Value error, ").replace("Input should", "it should")
+    return f"{name}: {said}" if name else said
 
 
 def _preset_values(name: str, seen: tuple[str, ...]) -> dict[str, Any]:
