@@ -114,7 +114,8 @@ class FakeSampler:
         self.requests = 0
         self._tokenizer = tokenizer
         self._end = tokenizer.convert_tokens_to_ids("<|im_end|>")
-        # Shares of replies that go wrong: "syntax", "raises", "hangs", "wordy" (designs), "no_hint", "sampler", "moves", "length".
+        # Shares of replies that go wrong: "syntax", "raises", "hangs", "wordy", "fixed" (designs; a fixed one hides the same number
+        # in every episode), "no_hint", "tells" (hints that name the number), "sampler", "moves", "length".
         self._faults = dict(faults or {})
 
     def generate(self, requests: Sequence[SampleRequest]) -> list[Sampled | SamplerError]:
@@ -149,6 +150,8 @@ class FakeSampler:
             return self._design(rng)
         if "Give a hint." in prompt:
             gone = rng.random() < self._faults.get("no_hint", 0.0)
+            if "tells" in self._faults and rng.random() < self._faults["tells"]:
+                return "The number is " + re.findall(r"self.secret = (\d+)", prompt)[-1] + "."
             return "" if gone else "Halve the interval with every answer, in the form \\boxed{N}."
         if "has a fatal bug" in prompt:
             draw = rng.random()
@@ -169,6 +172,10 @@ class FakeSampler:
             name=f"{word}Hunt{rng.randrange(100)}", word=word.lower(), low=rng.randint(25, 40), high=rng.randint(60, 99),
             turns=rng.randint(5, 7), trap=trap,
         )  # fmt: skip
+        if "fixed" in self._faults:
+            code = game().replace(
+                "self.secret = self.rng.randint(31, 90)", "self.secret = 67"
+            )  # the third halving finds it
         if rng.random() < self._faults.get("syntax", 0.0):
             code = code.replace("def step(self, action):", "def step(self, action)")
         return f"```python\n{code}\n```"
