@@ -8,7 +8,7 @@ from typing import Any
 
 from trainer.errors import UserError
 from trainer.experiments.arms import ARMS
-from trainer.experiments.report import ModelResults
+from trainer.experiments.report import DIVERSITY, ModelResults
 from trainer.experiments.results import Result
 
 # Colours that stay apart for people with red-green weakness (Okabe and Ito), on white.
@@ -32,9 +32,9 @@ def draw_charts(model: ModelResults, directory: Path, *, seen_from: Path) -> lis
         ),
         (
             "diversity",
-            "Vendi score over n of the newest 36 environments",
+            "Vendi score over n of each set of environments",
             "Vendi/n",
-            _curve("diversity/vendi_recent_share"),
+            _curve(DIVERSITY),
         ),
     )
     for name, title, unit, points in charts:

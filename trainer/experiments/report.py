@@ -14,6 +14,7 @@ from trainer.experiments.sets import SET_NAMES, load_set
 
 NONE = "–"
 LAST_ROLLOUTS = 10
+DIVERSITY = "diversity/vendi_share"  # of sets of one size: Vendi over n falls as n grows, whatever is in the set
 _HEAD = """\
 # Experiments: does the loop teach?
 
@@ -29,7 +30,7 @@ hints, every program {plays} times, all through the sandbox:
   be chosen by it.
 
 Gains are in percentage points over the untouched model. Intervals are 95 % Student's t over seeds; a single seed has none. A figure that
-was not measured is "–". Vendi/n: `trainer/diversity.py` (cosine of the sets of token 3-grams), over the newest 36 environments.
+was not measured is "–". Vendi/n: `trainer/diversity.py` (cosine of the sets of token 3-grams), of each set as it is written.
 """
 
 
@@ -120,6 +121,7 @@ def _of_model(model: ModelResults, charts: Sequence[str]) -> str:
         f"{len(model.results)} runs, {train / 60:.0f} minutes of training in all ({_range([r.train_seconds / 60 for r in model.results])} "
         f"a run, one thread), {sum(r.evaluate_seconds for r in model.results) / 60:.0f} minutes of evaluation.",
         *_mixed(model),
+        *_ended_early(model),
         "",
     ]
     return "\n".join(lines)
@@ -139,12 +141,13 @@ def _explorations(explorations: Sequence[Exploration]) -> list[str]:
     ]
     for one in explorations:
         changed = ", ".join(f"{name} = {value}" for name, value in one.changed.items()) or "nothing"
-        after = one.probe_curve.get(str(one.rollouts))
+        after = list(one.probe_curve.values())[-1] if one.probe_curve else None
         gained = (
             None if after is None or one.probe_before is None else Interval(100 * (after - one.probe_before), None, 1)
         )
         curve = ", ".join(f"{done}: {_percent(rate)}" for done, rate in one.probe_curve.items())
-        rows.append(f"| `{one.model}` | {changed} | {one.seed} | {curve} | {_signed(gained)} |")
+        end = f"; ended: {one.ended_early.replace('|', ' ')}" if one.ended_early else ""
+        rows.append(f"| `{one.model}` | {changed} | {one.seed} | {curve}{end} | {_signed(gained)} |")
     return [*rows, ""]
 
 
@@ -169,7 +172,7 @@ def _main_table(model: ModelResults) -> list[str]:
 def _quality_table(model: ModelResults) -> list[str]:
     columns = (
         ("win rate, own environments", "win_rate/unhinted"), ("regret", "regret/mean"), ("learnable share", "band/learnable_share"),
-        ("gates passed", "gates/pass_rate"), ("Vendi/n", "diversity/vendi_recent_share"),
+        ("gates passed", "gates/pass_rate"), ("Vendi/n", DIVERSITY),
     )  # fmt: skip
     rows = [
         f"First and last {LAST_ROLLOUTS} rollouts, mean over seeds:",
@@ -186,7 +189,7 @@ def _quality_table(model: ModelResults) -> list[str]:
 
 def _targets(model: ModelResults) -> list[str]:
     spade, pool = model.of(SPADE), model.of(FIXED_POOL)
-    start, end = _ends(spade, "diversity/vendi_recent_share")
+    start, end = _ends(spade, DIVERSITY)
     kept = None if start is None or end is None else 100 * end / start
     rows = [
         ("SPADE beats the untouched model on the held-out set", gains(spade, "heldout"), 15.0),
@@ -220,6 +223,16 @@ def _mixed(model: ModelResults) -> list[str]:
         if mixed
         else []
     )
+
+
+def _ended_early(model: ModelResults) -> list[str]:
+    """One line for each run that has fewer rollouts than it was to have."""
+    return [
+        f"- {arm.title}, seed {one.seed}, was scored after {one.rollouts} rollouts, where it ended: {one.ended_early}."
+        for arm in ARMS
+        for one in model.of(arm.name)
+        if one.ended_early
+    ]
 
 
 def _ends(results: Sequence[Result], name: str) -> tuple[float | None, float | None]:

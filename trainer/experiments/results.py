@@ -45,7 +45,10 @@ class Untouched(Stored):
 
 
 class Result(Stored):
-    """One finished run. `curve`: metric name -> one value per rollout, None where nothing was measured."""
+    """One run that ended. `curve`: metric name -> one value per rollout, None where nothing was measured.
+
+    `rollouts` are those done; a run whose designer wrote no sound program any more has fewer, and is scored as it was then.
+    """
 
     format: int = FORMAT
     arm: str
@@ -66,6 +69,7 @@ class Result(Stored):
     curve: dict[str, list[float | None]]
     train_seconds: float
     evaluate_seconds: float
+    ended_early: str | None = None  # why the run has fewer rollouts than it was to have
 
 
 class Exploration(Stored):
@@ -79,6 +83,7 @@ class Exploration(Stored):
     probe_before: float | None
     probe_curve: dict[str, float | None]
     train_seconds: float
+    ended_early: str | None = None
 
 
 def append_exploration(results: Path, exploration: Exploration) -> None:

@@ -25,6 +25,7 @@ from trainer.engines import open_engines
 from trainer.errors import InfrastructureError, UserError
 from trainer.eventlog import attempts, read_events
 from trainer.events import FAULTS
+from trainer.exit_codes import EXIT_CODES
 from trainer.experiments.arms import SPADE, Arm, Plan, arm_named
 from trainer.experiments.evaluate import Evaluator, Score
 from trainer.experiments.results import (
@@ -100,10 +101,12 @@ class Comparison:
         run = RunDirectory(self.plan.work / f"{model}-{settings}-{arm.name}-{seed}")
         started = time.monotonic()
         self.say(f"{arm.name}, seed {seed}: {'going on' if run.config.exists() else 'training'} in {run.root}")
-        _train(run, config)
+        ended = _train(run, config)
         trained = time.monotonic() - started
-        self.say(f"{arm.name}, seed {seed}: trained for {trained:.0f} s, evaluating")
-        result = self._evaluated(run, config, arm, seed, model, settings, before)
+        self.say(
+            f"{arm.name}, seed {seed}: trained for {trained:.0f} s, {f'ended early ({ended}), ' if ended else ''}evaluating"
+        )
+        result = self._evaluated(run, config, arm, seed, model, settings, before, ended)
         write(path, result)
         self.say(f"{arm.name}, seed {seed}: held-out {_points(before.heldout)} -> {_points(result.heldout)}, "
                  f"probe {_points(before.probe)} -> {_points(result.probe)} ({path})")  # fmt: skip
@@ -119,7 +122,7 @@ class Comparison:
         model = model_fingerprint(directory)
         run = RunDirectory(plan.work / f"explore-{model}-{settings_fingerprint(dict(changed))}-{seed}")
         self.say(f"exploring {dict(changed) or 'the preset as it is'}, seed {seed}, in {run.root}")
-        _train(run, config)
+        ended = _train(run, config)
         curve = {"0": _rate(self._play(directory, config, "probe")).win_rate}
         for done in sorted(int(path.name) for path in run.checkpoints.iterdir() if path.name.isdigit()):
             curve[str(done)] = _rate(self._play(run.checkpoint(done) / "model", config, "probe")).win_rate
@@ -132,6 +135,7 @@ class Comparison:
             probe_before=curve["0"],
             probe_curve=curve,
             train_seconds=facts_of(run)["train_seconds"],
+            ended_early=ended,
         )
         append_exploration(plan.results, found)
         self.say(f"probe set: {', '.join(f'{done}: {_percent(rate)}' for done, rate in curve.items())}")
@@ -165,11 +169,12 @@ class Comparison:
         return measured
 
     def _evaluated(
-        self, run: RunDirectory, config: RunConfig, arm: Arm, seed: int, model: str, settings: str, before: Untouched
-    ) -> Result:
+        self, run: RunDirectory, config: RunConfig, arm: Arm, seed: int, model: str, settings: str, before: Untouched,
+        ended: str | None,
+    ) -> Result:  # fmt: skip
         problems: list[str] = []
         last = Checkpoints(run, config.checkpoint).newest(problems.append)
-        if last is None or last.next_rollout != config.schedule.rollouts:
+        if last is None or (ended is None and last.next_rollout != config.schedule.rollouts):
             raise InfrastructureError(f"{run.root} has no whole checkpoint of its last rollout ({'; '.join(problems)})")
         started = time.monotonic()
         curve: dict[str, float | None] = {"0": before.probe.win_rate}
@@ -187,7 +192,8 @@ class Comparison:
             settings=settings,
             commit=commit(),
             cores=int(hardware()["cores"]),
-            rollouts=config.schedule.rollouts,
+            rollouts=last.next_rollout,
+            ended_early=ended,
             probe_before=before.probe.win_rate,
             heldout_before=before.heldout.win_rate,
             probe=probe,
@@ -238,8 +244,10 @@ def _evaluation_fingerprint(config: RunConfig, plays: int) -> str:
     return settings_fingerprint(values | {"plays": plays})
 
 
-def _train(run: RunDirectory, config: RunConfig) -> None:
-    """Start the run, or go on with it, in a process of its own. Raises `InfrastructureError` with the end of its output.
+def _train(run: RunDirectory, config: RunConfig) -> str | None:
+    """Start the run, or go on with it, in a process of its own. Returns why it ended early, None when all rollouts were done.
+
+    A designer that writes nothing sound any more is a result, not a failure. Raises `InfrastructureError` with the end of its output.
 
     Raises `UserError` when the unfinished run has other settings: going on with it would not be what was asked for.
     """
@@ -259,6 +267,9 @@ def _train(run: RunDirectory, config: RunConfig) -> None:
         settings.write_text(json.dumps(config.model_dump(mode="json")), encoding="ascii")
         command += ["run", str(run.root), "--config", str(settings)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
+    gave_out = _gave_out(run) if done.returncode == EXIT_CODES["limit"] else None
+    if gave_out is not None:
+        return gave_out
     if done.returncode:
         tail = "\n".join((done.stdout + done.stderr).splitlines()[-_LOG_LINES:])
         raise InfrastructureError(f"the run in {run.root} ended with code {done.returncode}:\n{tail}")
@@ -269,6 +280,20 @@ def _train(run: RunDirectory, config: RunConfig) -> None:
         raise InfrastructureError(f"the run in {run.root} was stopped; the same command goes on with it")
     with suppress(FileNotFoundError):
         run.root.with_suffix(".json").unlink()
+    return None
+
+
+def _gave_out(run: RunDirectory) -> str | None:
+    """The message of a run whose last attempt ended because no design of a rollout passed the gates; None for any other end."""
+    events = [e for number in attempts(run)[-1:] for e in read_events(run, number)]
+    last = events[-1] if events else None
+    if last is None or last["kind"] != "run_state" or last["payload"]["state"] != "failed":
+        return None
+    designs = [e["payload"] for e in events if e["kind"] == "candidate" and e["rollout"] == last["rollout"]]
+    if not designs or any(design["accepted"] for design in designs):
+        return None
+    reason: str = last["payload"]["reason"]
+    return reason.rsplit("; ", 1)[0]
 
 
 def facts_of(run: RunDirectory) -> dict[str, Any]:

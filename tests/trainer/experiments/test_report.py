@@ -45,7 +45,7 @@ def result(
         "episodes_faulted": 0, "probe_before": 0.25, "heldout_before": 0.2, "probe_curve": {"0": 0.25, "10": 0.3, "20": probe},
         "curve": {
             "win_rate/unhinted": [0.2] * 10 + [0.4] * 10,
-            "diversity/vendi_recent_share": ([0.5] + [None] * 3) * 2 + [None] * 4 + ([0.2] + [None] * 3) * 2,
+            "diversity/vendi_share": ([0.5] + [None] * 3) * 2 + [None] * 4 + ([0.2] + [None] * 3) * 2,
         },
         "train_seconds": 300.0, "evaluate_seconds": 60.0,
     }  # fmt: skip
@@ -120,17 +120,27 @@ def test_results_of_different_settings_are_named() -> None:
     assert "different settings" not in page(*SPADE)
 
 
+def test_a_run_that_ended_early_is_named_with_its_reason() -> None:
+    text = page(SPADE[0], result("spade", 1, 0.4, rollouts=12, ended_early="rollout 12: none of 45 passed"))
+    assert "- SPADE, seed 1, was scored after 12 rollouts, where it ended: rollout 12: none of 45 passed." in text
+    assert text.count("was scored after") == 1
+
+
 def test_explorations_are_listed_with_what_was_changed_and_what_it_brought(tmp_path: Path) -> None:
     made = {"model": "aaa", "commit": "c", "seed": 2, "rollouts": 20, "train_seconds": 9.0}
     one = Exploration(
         **made, changed={"optim.learning_rate": 0.001}, probe_before=0.25, probe_curve={"0": 0.25, "20": 0.375}
     )
     two = Exploration(**made, changed={}, probe_before=0.25, probe_curve={"0": 0.25, "20": None})
+    curve = {"0": 0.25, "7": 0.3}
+    three = Exploration(**made, changed={}, probe_before=0.25, probe_curve=curve, ended_early="nothing passed")
+    append_exploration(tmp_path, three)
     append_exploration(tmp_path, one)
     append_exploration(tmp_path, two)
     text = report([], notes="", plays=8, charts=lambda _: [], explorations=read_explorations(tmp_path))
     assert "| `aaa` | optim.learning_rate = 0.001 | 2 | 0: 25.0 %, 20: 37.5 % | +12.5 |" in text
     assert "| `aaa` | nothing | 2 | 0: 25.0 %, 20: – | – |" in text
+    assert "| `aaa` | nothing | 2 | 0: 25.0 %, 7: 30.0 %; ended: nothing passed | +5.0 |" in text
     (tmp_path / "explorations.jsonl").write_text("{}\n")
     with pytest.raises(UserError, match="no exploration of this version"):
         read_explorations(tmp_path)

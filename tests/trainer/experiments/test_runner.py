@@ -86,6 +86,20 @@ def test_an_exploration_is_judged_by_the_probe_set_and_never_sees_the_held_out_o
         blind.explore({"optim.rate": 1}, 1)
 
 
+@pytest.mark.slow
+def test_a_run_whose_designer_writes_nothing_sound_any_more_is_scored_as_it_was_then(tmp_path: Path) -> None:
+    said: list[str] = []
+    given = comparison(tmp_path, said)
+    ruined = {**SHORT, "optim.learning_rate": 0.5}  # one update, and the model writes noise
+    plan = Plan(results=tmp_path / "results", work=tmp_path / "work", overrides=ruined, plays=2)
+    (path,) = Comparison(plan, given.sets, said.append).run([arm_named(SPADE)], [0])
+    result = read_result(path)
+    assert result.rollouts == 1 and list(result.probe_curve) == ["0", "1"]
+    assert result.ended_early is not None and result.ended_early.startswith("rollout 1: none of 15 design attempts")
+    assert "raise designer.attempts" not in result.ended_early
+    assert any("ended early (rollout 1: none of 15" in text for text in said)
+
+
 def test_an_unfinished_exploration_of_other_settings_is_not_taken_for_this_one(tmp_path: Path) -> None:
     made = comparison(tmp_path, [])
     changed = {"optim.learning_rate": 0.001}
