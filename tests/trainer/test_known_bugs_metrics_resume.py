@@ -26,7 +26,7 @@ from trainer.learn.engine import TrainRow
 from trainer.learn.loss import LossTokens, grpo_loss
 from trainer.learn.plain import PlainLearner
 from trainer.learn.tally import Tally
-from trainer.run import attempt, create
+from trainer.run import attempt, create, read_config
 from trainer.rundir import RunDirectory
 
 
@@ -383,3 +383,11 @@ def test_a9_a_sample_is_stamped_with_the_weights_that_sampled_it_not_with_those_
         for one in (r for r in batch if r.role == "designer"):
             assert one.rollout == int(one.sample[1:5]) <= rollout
     assert [ran.metrics(r)["staleness/max"] for r in range(6)] == [0, 0, 2, 0, 2, 1]
+
+
+def test_every_row_is_trained_at_the_temperature_its_role_was_sampled_at(ran: Ran) -> None:
+    config = read_config(ran.run)
+    assert config.designer.temperature != config.agent.temperature
+    assert {(row.role, row.temperature) for batch in ran.batches for row in batch} == {
+        ("designer", config.designer.temperature), ("agent", config.agent.temperature),
+    }  # fmt: skip

@@ -110,6 +110,22 @@ def test_m03_every_sampled_token_is_trained_once(thinking: bool) -> None:
     assert trained == sampled
 
 
+def test_the_rows_of_one_thinking_episode_share_its_weight_and_have_its_advantage() -> None:
+    def played(play: int, turns: int, reward: float) -> Episode:
+        dialogue = open_dialogue(CHAT, [{"role": "user", "content": "Guess."}], thinking=True)
+        for turn in range(turns):
+            dialogue.append_reply(reply(60 + turn))
+            dialogue.append_observation("higher")
+        place = Environment("e", "", 0, "Optimization", "GameEnv", "", None)
+        return Episode(
+            place, "unhinted", 0, play, 0, dialogue=dialogue, rewards=[reward], status="won" if reward else "lost"
+        )
+
+    batch = make_batch(session(), [played(0, 3, 1.0), played(1, 1, 0.0)], 0)
+    assert [(r.sample, r.weight) for r in batch.rows] == [("e/o0/u/00", 1 / 3)] * 3 + [("e/o0/u/01", 1.0)]
+    assert [r.advantage for r in batch.rows] == pytest.approx([1.0, 1.0, 1.0, -1.0], abs=1e-7)
+
+
 def test_m06_spaces_at_the_end_of_a_reply_change_neither_ids_nor_text() -> None:
     ids = CHAT.plain_ids("\\boxed{5}  \n ")
     conversation = Conversation.start(CHAT, MESSAGES)

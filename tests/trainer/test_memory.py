@@ -51,6 +51,13 @@ def test_examples_are_drawn_from_the_same_skill_inside_the_band() -> None:
     assert recall.counter_examples == ()
 
 
+def test_the_edges_of_the_band_are_inside_it_and_those_of_too_easy_and_too_hard_are_not() -> None:
+    shares = (0.05, 0.1, 0.15, 0.85, 0.9, 0.95)
+    memory = filled(MemoryConfig(), [record(f"{share}", share=share) for share in shares])
+    assert sorted(r.environment for r in memory.example_pool("math", count=2)) == ["0.15", "0.85"]
+    assert [r.environment for r in memory.counter_pool("math")] == ["0.05", "0.95"]
+
+
 def test_counter_examples_say_what_was_wrong() -> None:
     memory = filled(MemoryConfig(counter_examples=2), [record("easy", share=0.95), record("hard", share=0.05)])
     recall = memory.recall("math", rng=random.Random(1))
