@@ -89,7 +89,15 @@ def test_a_download_that_broke_off_goes_on_where_it_was(saved: Any, operator: Cl
     assert body(middle) == content[511:1601]
     other = operator.get(archive_url(saved), HTTP_RANGE="bytes=5-", HTTP_IF_RANGE='"another"')
     assert (other.status_code, body(other) == content) == (200, True)
-    assert operator.get(archive_url(saved), HTTP_RANGE=f"bytes={len(content)}-").status_code == 416
+    behind = {"HTTP_RANGE": f"bytes={len(content)}-"}
+    page, problem = (
+        operator.get(archive_url(saved), **behind),
+        operator.get(archive_url(saved), HTTP_ACCEPT="application/json", **behind),
+    )
+    assert (page.status_code, page["Content-Range"]) == (416, f"bytes */{len(content)}")
+    assert f"The file has {len(content)} bytes and the range begins behind them" in page.content.decode()
+    assert (problem.status_code, problem["Content-Range"]) == (416, f"bytes */{len(content)}")
+    assert (problem["Content-Type"], problem.json()["code"]) == ("application/problem+json", "out-of-range")
     assert operator.head(archive_url(saved))["Content-Length"] == str(len(content))
 
 

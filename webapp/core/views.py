@@ -98,6 +98,19 @@ def too_large(request: HttpRequest, *, limit_bytes: int, setting: str) -> HttpRe
     return render(request, "errors/413.html", {"reason": detail}, status=413)
 
 
+def out_of_range(request: HttpRequest, *, size_bytes: int) -> HttpResponse:
+    """416: a range of a file that begins behind its end, most often from a download tool that had the whole file already."""
+    detail = (
+        f"The file has {size_bytes} bytes and the range begins behind them; what you have is whole, or of another file."
+    )
+    if reads_json(request):
+        answer: HttpResponse = problem_response(request, status=416, code="out-of-range", detail=detail)
+    else:
+        answer = render(request, "errors/416.html", {"reason": detail}, status=416)
+    answer["Content-Range"] = f"bytes */{size_bytes}"
+    return answer
+
+
 def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponse:
     """403."""
     if reads_json(request):

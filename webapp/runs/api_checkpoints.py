@@ -12,8 +12,6 @@ from rest_framework.response import Response
 from webapp.accounts.permissions import IsOperator
 from webapp.api.views import ApiView, actor_of, lists, page_response, paging
 from webapp.core.pagination import Page
-from webapp.core.problems import CONTENT_TYPE as PROBLEM
-from webapp.core.problems import problem_body
 from webapp.runs import selectors
 from webapp.runs.checkpoint_files import files_of_rows, resolve_name, stored_checkpoints
 from webapp.runs.checkpoint_sending import CONTENT_TYPE, send_archive
@@ -65,15 +63,7 @@ class CheckpointArchive(ApiView):
         run = selectors.access_run(run_id=run_id)
         if part not in _PARTS:
             raise Http404("A checkpoint is downloaded as model or all.")
-        answer = send_archive(
+        return send_archive(
             request._request, actor=actor_of(request), run=run, name=resolve_name(run=run, name=name),
             part="model" if part == "model" else "all",
-        )  # fmt: skip
-        if answer.status_code != 416:
-            return answer
-        size = answer["Content-Range"].rpartition("/")[2]
-        detail = f"The archive has {size} bytes and the range begins behind them; the file is whole, or another one."
-        body = problem_body(status=416, code="out-of-range", detail=detail, path=request.path)
-        return Response(
-            body, status=416, content_type=PROBLEM, headers={"Content-Range": answer["Content-Range"]}
         )  # fmt: skip

@@ -9,6 +9,7 @@ from django.http.response import HttpResponseBase
 
 from webapp.accounts.audit import record
 from webapp.accounts.models import User
+from webapp.core.views import out_of_range
 from webapp.runs.checkpoint_files import CheckpointArchive, Part, open_archive
 from webapp.runs.models import Run
 
@@ -17,7 +18,7 @@ CONTENT_TYPE = "application/x-tar"
 
 
 def send_archive(request: HttpRequest, *, actor: User, run: Run, name: str, part: Part) -> HttpResponseBase:
-    """The archive, or what ``Range`` asks of it: 200, 206, or 416 without a body when it lies behind the end. Raises ActRefused.
+    """The archive, or what ``Range`` asks of it: 200, 206, or 416 in words when it begins behind the end. Raises ActRefused.
 
     A piece that starts at the beginning is written into the audit log.
     """
@@ -28,7 +29,7 @@ def send_archive(request: HttpRequest, *, actor: User, run: Run, name: str, part
     asked = _asked(request, archive)
     if asked is None:
         archive.close()
-        return HttpResponse(status=416, headers={"Content-Range": f"bytes */{archive.size}"})
+        return out_of_range(request, size_bytes=archive.size)
     start, end = asked
     if start == 0:
         record(
