@@ -31,8 +31,12 @@ def _build_application() -> ProtocolTypeRouter:
     from channels.auth import AuthMiddlewareStack
 
     sockets = ExactOrigin(AuthMiddlewareStack(URLRouter(patterns)), origins=settings.SPADEWORK_SOCKET_ORIGINS)
-    limit_bytes = settings.SPADEWORK_UPLOAD_BYTES + FORM_FIELDS_BYTES
-    return ProtocolTypeRouter({"http": BodyLimit(http, limit_bytes=limit_bytes), "websocket": sockets})
+    limited = BodyLimit(
+        http,
+        upload_bytes=settings.SPADEWORK_UPLOAD_BYTES + FORM_FIELDS_BYTES,
+        other_bytes=settings.DATA_UPLOAD_MAX_MEMORY_SIZE,
+    )
+    return ProtocolTypeRouter({"http": limited, "websocket": sockets})
 
 
 application = _build_application()

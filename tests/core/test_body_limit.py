@@ -9,8 +9,12 @@ import pytest
 
 from webapp.core.body_limit import TOO_LARGE, BodyLimit
 
+UPLOAD = b"Multipart/Form-Data; boundary=x"
 
-def answer(pieces: list[bytes], *, announced: int | None, limit: int = 10) -> tuple[list[int], bytes]:
+
+def answer(
+    pieces: list[bytes], *, announced: int | None, limit: int = 10, kind: bytes = UPLOAD
+) -> tuple[list[int], bytes]:
     """Statuses sent, and what the application read, for a body that comes in pieces."""
     messages = [
         {"type": "http.request", "body": piece, "more_body": at + 1 < len(pieces)} for at, piece in enumerate(pieces)
@@ -42,7 +46,9 @@ def answer(pieces: list[bytes], *, announced: int | None, limit: int = 10) -> tu
         sent.append(message)
 
     headers = [] if announced is None else [(b"content-length", str(announced).encode())]
-    asyncio.run(BodyLimit(application, limit_bytes=limit)({"type": "http", "headers": headers}, receive, send))
+    headers.append((b"content-type", kind))
+    limited = BodyLimit(application, upload_bytes=limit, other_bytes=4)
+    asyncio.run(limited({"type": "http", "headers": headers}, receive, send))
     assert messages == []  # what was sent is read to its end, or its sender would not see the answer
     return [message["status"] for message in sent if message["type"] == "http.response.start"], read
 
@@ -51,6 +57,15 @@ def answer(pieces: list[bytes], *, announced: int | None, limit: int = 10) -> tu
 def test_an_announced_body_above_the_limit_is_refused_unread(size: int, status: int) -> None:
     statuses, read = answer([b"x" * size], announced=size)
     assert (statuses, len(read)) == ([status], size if status == 200 else 0)
+
+
+@pytest.mark.parametrize(
+    "kind", [b"application/json", b"application/x-www-form-urlencoded", b"x/multipart/form-data", b""]
+)
+@pytest.mark.parametrize("is_announced", [True, False])
+@pytest.mark.parametrize(("size", "status"), [(4, 200), (5, 413)])
+def test_what_is_no_upload_has_the_smaller_limit(kind: bytes, is_announced: bool, size: int, status: int) -> None:
+    assert answer([b"x" * size], announced=size if is_announced else None, kind=kind)[0] == [status]
 
 
 def test_a_body_that_grows_above_the_limit_is_cut_off_with_one_answer() -> None:

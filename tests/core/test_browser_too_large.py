@@ -20,8 +20,10 @@ SUBMIT = """([path, mib]) => { const form = document.createElement("form");
   const field = Object.assign(document.createElement("input"), { type: "file", name: "files" });
   const chosen = new DataTransfer(); chosen.items.add(new File([new Uint8Array(mib * 1048576)], "tiles.jsonl")); field.files = chosen.files;
   form.append(field); document.body.append(form); form.submit(); }"""
-SEND = """async ([path, mib]) => { const answer = await fetch(path, { method: "POST", headers: { Accept: "application/json" },
-  body: new Blob([new Uint8Array(mib * 1048576)]) }); return [answer.status, answer.headers.get("Content-Type"), await answer.json()]; }"""
+SEND = """async ([path, mib, kind]) => { const blob = new Blob([new Uint8Array(mib * 1048576)], { type: kind });
+  const form = new FormData(); form.append("files", blob, "tiles.jsonl");
+  const answer = await fetch(path, { method: "POST", headers: { Accept: "application/json" }, body: kind ? blob : form });
+  return [answer.status, answer.headers.get("Content-Type"), await answer.json()]; }"""
 
 
 @pytest.fixture(scope="module")
@@ -45,15 +47,25 @@ def test_a_browser_shows_the_page_that_says_the_limit(browser: Any, small_site: 
 def test_a_script_reads_the_problem(browser: Any, small_site: str) -> None:
     page = browser.new_page(base_url=small_site)
     page.goto("/accounts/login/")
-    status, kind, body = page.evaluate(SEND, ["/corpora/upload/", 6])
-    assert (status, kind, body["code"]) == (413, "application/problem+json", "too-large")
-    assert "5.00 MiB" in body["detail"]
+    for path, mib, sent_as, limit in (
+        ("/corpora/upload/", 6, "", "5.00 MiB"),
+        ("/api/v1/runs/", 3, "application/json", "2.00 MiB"),
+    ):
+        status, kind, body = page.evaluate(SEND, [path, mib, sent_as])
+        assert (status, kind, body["code"]) == (413, "application/problem+json", "too-large")
+        assert f"at most {limit}" in body["detail"]
     page.close()
 
 
 def test_an_upload_in_chunks_of_unknown_length_is_answered(small_site: str) -> None:
     connection = HTTPConnection(urlsplit(small_site).netloc, timeout=60)
-    connection.request("POST", "/api/v1/corpora/", iter([b"x" * 1048576] * 6), encode_chunked=True)
-    answer = connection.getresponse()
-    assert (answer.status, json.loads(answer.read())["code"]) == (413, "too-large")
-    connection.close()
+    for path, kind, limit in (
+        ("/api/v1/corpora/", "multipart/form-data; boundary=b", "5.00 MiB"), ("/api/v1/runs/", "application/json", "2.00 MiB"),
+    ):  # fmt: skip
+        pieces = iter([b"x" * 1048576] * 6)
+        connection.request("POST", path, pieces, {"Content-Type": kind}, encode_chunked=True)
+        answer = connection.getresponse()
+        told = json.loads(answer.read())
+        assert (answer.status, told["code"]) == (413, "too-large")
+        assert f"at most {limit}" in told["detail"]
+        connection.close()

@@ -42,7 +42,7 @@ def problem(answer: Any, status: int, code: str) -> str:
 
 
 def sent(
-    path: str, body: bytes, *headers: tuple[bytes, bytes], limit: int = 100
+    path: str, body: bytes, *headers: tuple[bytes, bytes], kind: bytes = b"multipart/form-data; boundary=b"
 ) -> tuple[int, dict[bytes, bytes], bytes]:
     """Status, headers and body of what the product's own application answers behind the limit."""
     pieces = [{"type": "http.request", "body": body, "more_body": False}]
@@ -57,9 +57,9 @@ def sent(
     scope = {
         "type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "query_string": b"", "root_path": "", "scheme": "http",
         "http_version": "1.1", "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 8400),
-        "headers": [(b"host", b"127.0.0.1:8400"), (b"content-type", b"application/x-www-form-urlencoded"), *headers],
+        "headers": [(b"host", b"127.0.0.1:8400"), (b"content-type", kind), *headers],
     }  # fmt: skip
-    asyncio.run(BodyLimit(get_asgi_application(), limit_bytes=limit)(scope, receive, send))
+    asyncio.run(BodyLimit(get_asgi_application(), upload_bytes=100, other_bytes=50)(scope, receive, send))
     (start,) = (message for message in said if message["type"] == "http.response.start")
     return start["status"], dict(start["headers"]), b"".join(message.get("body", b"") for message in said)
 
@@ -83,6 +83,17 @@ def test_a_body_above_the_limit_is_refused_with_a_problem(path: str, accept: byt
     assert (told["code"], told["status"], told["instance"]) == ("too-large", 413, path)
     assert "at most 100 B" in told["detail"]
     assert "SPADEWORK_UPLOAD_MB" in told["detail"]
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_json_above_its_own_limit_is_refused_with_a_problem(announced: bool) -> None:
+    length = [(b"content-length", b"51")] if announced else []
+    status, headers, body = sent("/api/v1/runs/", b"[" * 51, *length, kind=b"application/json")
+    assert (status, headers[b"Content-Type"]) == (413, b"application/problem+json")
+    told = json.loads(body)
+    assert (told["code"], told["instance"]) == ("too-large", "/api/v1/runs/")
+    assert "at most 50 B" in told["detail"]
+    assert "SPADEWORK_UPLOAD_MB" not in told["detail"]
 
 
 def test_the_path_of_a_refused_request_is_escaped() -> None:

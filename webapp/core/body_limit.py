@@ -16,16 +16,21 @@ _LINGER_S = 5.0
 
 
 class BodyLimit:
-    """ASGI: leaves bodies above ``limit_bytes`` out, announced or not, and has the application say so (ErrorPages); hands on the others."""
+    """ASGI: leaves bodies above their limit out, announced or not, and has the application say so (ErrorPages); hands on the others.
 
-    def __init__(self, application: Application, *, limit_bytes: int) -> None:
+    ``upload_bytes`` is for ``multipart/form-data``, the only form in which files are taken; ``other_bytes`` for JSON and all others.
+    """
+
+    def __init__(self, application: Application, *, upload_bytes: int, other_bytes: int) -> None:
         self._application = application
-        self._limit_bytes = limit_bytes
+        self._upload_bytes = upload_bytes
+        self._other_bytes = other_bytes
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """One request."""
-        if _announced(scope) > self._limit_bytes:
-            await self._refuse(scope, receive, send, is_read=False)
+        limit_bytes = self._upload_bytes if _is_upload(scope) else self._other_bytes
+        if _announced(scope) > limit_bytes:
+            await self._refuse(scope, receive, send, limit_bytes, is_read=False)
             return
         taken = 0
         is_read = False
@@ -36,19 +41,19 @@ class BodyLimit:
             message = await receive()
             is_read = not message.get("more_body", False)
             taken += len(message.get("body", b""))
-            return message if taken <= self._limit_bytes else {"type": "http.disconnect"}
+            return message if taken <= limit_bytes else {"type": "http.disconnect"}
 
         async def unless_refused(message: Message) -> None:
             nonlocal has_begun
-            if taken <= self._limit_bytes:
+            if taken <= limit_bytes:
                 has_begun = True
                 await send(message)
 
         await self._application(scope, counted, unless_refused)
-        if taken > self._limit_bytes and not has_begun:
-            await self._refuse(scope, receive, send, is_read=is_read)
+        if taken > limit_bytes and not has_begun:
+            await self._refuse(scope, receive, send, limit_bytes, is_read=is_read)
 
-    async def _refuse(self, scope: Message, receive: Receive, send: Send, *, is_read: bool) -> None:
+    async def _refuse(self, scope: Message, receive: Receive, send: Send, limit_bytes: int, *, is_read: bool) -> None:
         """The application's answer to the request without its body."""
         is_given = False
 
@@ -72,7 +77,7 @@ class BodyLimit:
         headers = [
             pair for pair in scope.get("headers", ()) if pair[0] not in (b"content-length", b"transfer-encoding")
         ]
-        await self._application({**scope, "headers": headers, TOO_LARGE: self._limit_bytes}, nothing, and_close)
+        await self._application({**scope, "headers": headers, TOO_LARGE: limit_bytes}, nothing, and_close)
 
 
 async def _discard(receive: Receive) -> None:
@@ -83,6 +88,11 @@ async def _discard(receive: Receive) -> None:
                 pass
     except TimeoutError:
         pass
+
+
+def _is_upload(scope: Message) -> bool:
+    kinds = [value for name, value in scope.get("headers", ()) if name == b"content-type"]
+    return len(kinds) == 1 and kinds[0].partition(b";")[0].strip().lower() == b"multipart/form-data"
 
 
 def _announced(scope: Message) -> int:

@@ -25,7 +25,8 @@ class ErrorPages:
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         limit_bytes = getattr(request, "scope", {}).get(TOO_LARGE)
         if limit_bytes is not None:
-            return too_large(request, limit_bytes=limit_bytes, setting="SPADEWORK_UPLOAD_MB")
+            setting = "SPADEWORK_UPLOAD_MB" if request.content_type == "multipart/form-data" else ""
+            return too_large(request, limit_bytes=limit_bytes, setting=setting)
         response = self._get_response(request)
         if response.status_code == 405 and not getattr(response, "content", b"-"):
             return method_not_allowed(request, allowed=response["Allow"])
