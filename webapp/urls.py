@@ -18,6 +18,7 @@ urlpatterns = [
     path("healthz", views.healthz, name="healthz"),
     path("design/", views.design_page, name="design"),
     path("about/licences/", views.licences, name="licences"),
+    path("palette/", views.palette_list, name="palette"),
     path("accounts/", include("webapp.accounts.urls")),
     *(
         path(f"{name}/", include(f"webapp.{name}.urls"))

@@ -148,7 +148,22 @@
     if (isTyping(element)) element.focus();
     else element.click();
   }
+  // Ctrl+K, Cmd+K: also while one types, but not over another dialog. Layouts without Latin letters go by the place of the key.
+  function isPaletteChord(event) {
+    const isK = event.key === "k" || event.key === "K" || (event.code === "KeyK" && event.key > "\u007f");
+    return isK && event.ctrlKey !== event.metaKey && !event.altKey && !event.shiftKey && openers.palette !== undefined;
+  }
+  function togglePalette(event) {
+    const open = document.querySelector("dialog[open]");
+    if (open && open.id !== "palette") return;
+    event.preventDefault();
+    if (event.repeat) return;
+    closeMenus(null);
+    if (open) open.close();
+    else openers.palette();
+  }
   function onKey(event) {
+    if (isPaletteChord(event)) return togglePalette(event);
     if (event.altKey && !event.ctrlKey && !event.metaKey && event.code === "KeyM") {
       event.preventDefault();
       return nextTheme();
@@ -176,6 +191,8 @@
     event.preventDefault();
     return act(element);
   }
+  // Dialogs that are made ready first; [data-open] opens any dialog by its id.
+  const openers = (app.openers = { keys: openKeys });
   function openKeys() {
     const dialog = document.getElementById("keys");
     if (!dialog) return;
@@ -216,8 +233,9 @@
     if (target.closest("[data-theme-button]")) nextTheme();
     const opener = target.closest("[data-open]");
     if (opener) {
-      if (opener.dataset.open === "keys") openKeys();
-      else document.getElementById(opener.dataset.open)?.showModal();
+      const id = opener.dataset.open;
+      if (openers[id]) openers[id]();
+      else document.getElementById(id)?.showModal();
     }
     if (target.closest("[data-close]")) target.closest("dialog")?.close();
     if (target.closest("[data-dismiss]")) target.closest(".message")?.remove();

@@ -15,6 +15,7 @@ PUBLIC = {"accounts:login", "accounts:logout", "accounts:link", "healthz"}
 PAGES = {
     "/design/": Role.VIEWER,
     "/about/licences/": Role.VIEWER,
+    "/palette/": Role.VIEWER,
     "/accounts/profile/": Role.VIEWER,
     "/accounts/tokens/": Role.VIEWER,
     "/api/docs/": Role.VIEWER,

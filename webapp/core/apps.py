@@ -12,7 +12,9 @@ class CoreConfig(AppConfig):
     label = "core"
 
     def ready(self) -> None:
-        """Make our Celery application the one that ``shared_task`` uses, in the web process too."""
+        """Make our Celery application the one that ``shared_task`` uses, in the web process too; list the shell's own pages."""
         from webapp.celery import app
+        from webapp.core.palette import Place, add_places
 
         app.set_default()
+        add_places(Place(label="Licences", url_name="licences", words="about vendored"))

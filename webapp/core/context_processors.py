@@ -33,10 +33,10 @@ NAVIGATION = (
 )
 
 
-def shell(request: HttpRequest) -> dict[str, Any]:
-    """``nav`` (entries the user may open, of installed features), ``theme``, ``server_time`` (unix seconds)."""
+def navigation(request: HttpRequest) -> list[dict[str, Any]]:
+    """Entries of the top bar that the user may open, of installed features: ``label``, ``url``, ``key``, ``active``."""
     user = getattr(request, "user", None)
-    nav = []
+    nav: list[dict[str, Any]] = []
     for item in NAVIGATION:
         if item.feature not in settings.SPADEWORK_FEATURES or user is None or not has_role(user, item.role):
             continue
@@ -45,5 +45,11 @@ def shell(request: HttpRequest) -> dict[str, Any]:
         except NoReverseMatch:
             continue  # a feature without a page of its own (environments are listed inside runs)
         nav.append({"label": item.label, "url": url, "key": item.key, "active": request.path.startswith(url)})
+    return nav
+
+
+def shell(request: HttpRequest) -> dict[str, Any]:
+    """``nav`` (the top bar), ``theme``, ``server_time`` (unix seconds)."""
+    user = getattr(request, "user", None)
     theme = getattr(user, "theme", "") if user is not None and user.is_authenticated else ""
-    return {"nav": nav, "theme": theme, "server_time": f"{timezone.now().timestamp():.3f}"}
+    return {"nav": navigation(request), "theme": theme, "server_time": f"{timezone.now().timestamp():.3f}"}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 #: First key of the chords that go somewhere: ``g r`` opens the list of runs.
 GO = "g"
 #: Keys the shell itself uses.
-SHELL = ("?", "Escape", "Alt+M")
+SHELL = ("?", "Escape", "Alt+M", "Ctrl+K")
 
 
 @dataclass(frozen=True, kw_only=True)

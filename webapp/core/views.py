@@ -15,7 +15,7 @@ from django.views.decorators.http import require_safe
 
 from webapp.accounts.permissions import require_role
 from webapp.accounts.roles import Role
-from webapp.core import design, health
+from webapp.core import design, health, palette
 from webapp.core.problems import problem_response, reads_json
 from webapp.core.templatetags.numbers import size
 from webapp.core.vendored import licences as vendored_licences
@@ -57,6 +57,15 @@ def design_page(request: HttpRequest) -> HttpResponse:
 def licences(request: HttpRequest) -> HttpResponse:
     """What other people's work this product ships to the browser, and under which licence."""
     return render(request, "core/licences.html", {"packages": vendored_licences()})
+
+
+@require_role(Role.VIEWER)
+@require_safe
+def palette_list(request: HttpRequest) -> HttpResponse:
+    """The list of the command palette, a fragment: ``?q=`` what was typed, ``?run=`` the run on whose page."""
+    asked = palette.asked_of(request.GET)
+    found = palette.find(request=request, asked=asked)
+    return render(request, "core/_palette.html", {"found": found, "asked": asked})
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:

@@ -13,10 +13,14 @@ class CorporaConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Offer corpora in the start form and name them on the pages of runs."""
+        """Offer corpora in the start form, name them on the pages of runs, and list what can be done in the palette."""
+        from webapp.core.palette import Heading, Place, add_places
         from webapp.corpora import panels, selectors, storage
         from webapp.runs.suggestions import guard, suggest
 
         fill_place("run_corpus", panels.of_run)
         suggest("corpus.source", selectors.choices)
         guard("corpus.source", storage.why_not_allowed)
+        add_places(
+            Place(label="Add a corpus", url_name="corpora:new", heading=Heading.ACTIONS, words="upload documents new")
+        )

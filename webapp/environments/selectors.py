@@ -100,6 +100,13 @@ def newest_environments(*, run: Run, limit: int) -> list[Listed]:
     return with_measures(environments=list(rows))
 
 
+def find_environments(*, run_id: int, text: str, limit: int) -> list[Environment]:
+    """Environments that hold whose name or key has the text in it, newest set first; key, name and state only."""
+    rows = Environment.objects.filter(run_id=run_id, rollout__isnull=False, superseded=False)
+    called = Q(class_name__icontains=text) | Q(key__icontains=text)
+    return list(rows.filter(called).only("key", "class_name", "state").order_by("-rollout", "slot", "id")[:limit])
+
+
 def _narrowed(run: Run, chosen: EnvironmentFilter) -> QuerySet[Environment]:
     rows = Environment.objects.filter(run=run, rollout__isnull=False, superseded=False).select_related("document")
     if chosen.search:

@@ -11,9 +11,10 @@ class ReviewConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Show flags on the pages of environments and episodes; what people judge keeps its transcripts."""
+        """Show flags on the pages of environments and episodes; what people judge keeps its transcripts; list pages in the palette."""
         from webapp.core.graph import extend_graph
         from webapp.core.listing import Column, Filter, add_column, add_filter
+        from webapp.core.palette import Heading, Place, add_places
         from webapp.core.panels import fill_place
         from webapp.episodes.texts import keep_texts_of
         from webapp.review import listing, panels
@@ -34,3 +35,9 @@ class ReviewConfig(AppConfig):
         fill_place("episode_top", panels.episode_flags)
         keep_texts_of(flagged_environments)
         keep_texts_of(reviewed_environments)
+        add_places(
+            Place(label="Flags", url_name="review:flags", words="review"),
+            Place(label="Review queues", url_name="review:queues"),
+            Place(label="Kinds of flags", url_name="review:kinds", words="review taxonomy"),
+            Place(label="New review queue", url_name="review:queue_new", heading=Heading.ACTIONS, words="fill"),
+        )

@@ -9,7 +9,20 @@ from typing import Any, Final, TypeVar
 
 from django.core.exceptions import BadRequest
 from django.db import DataError, OperationalError, ProgrammingError, transaction
-from django.db.models import CharField, Count, F, FloatField, OuterRef, Q, QuerySet, Subquery, TextField, Value
+from django.db.models import (
+    BooleanField,
+    CharField,
+    Count,
+    ExpressionWrapper,
+    F,
+    FloatField,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    TextField,
+    Value,
+)
 from django.db.models.fields.json import KT
 from django.db.models.functions import Cast, Coalesce, Lower
 from django.http import Http404
@@ -122,6 +135,20 @@ def _ordered(runs: QuerySet[Run], sort: str) -> tuple[QuerySet[Run], tuple[str, 
 def matching_ids(*, chosen: RunFilter) -> list[int]:
     """Every run that matches, on whatever page. Raises SearchRefused."""
     return _searched(chosen, lambda: list(narrowed(chosen).order_by("id").values_list("id", flat=True)))
+
+
+def find_runs(*, text: str, limit: int) -> list[Run]:
+    """Runs in use that the list's search finds, those called so first, then newest; name, slug and state only."""
+    runs = narrowed(RunFilter(search=text)).only("name", "slug", "status")
+    if text:
+        called = ExpressionWrapper(Q(name__icontains=text), output_field=BooleanField())
+        return list(runs.annotate(is_called=called).order_by("-is_called", "-created_at", "-id")[:limit])
+    return list(runs.order_by("-created_at", "-id")[:limit])
+
+
+def is_there(*, run_id: int) -> bool:
+    """Whether the run's pages open: also when it is put aside or deleted, not when it was removed for good."""
+    return Run.objects.filter(pk=run_id).exists()
 
 
 def list_row(*, run_id: int) -> Run:
