@@ -92,3 +92,26 @@ def test_a_live_page_does_not_jump_while_rollouts_come(
     page.evaluate(JUMP)  # the watch sees one: what it did not report did not happen
     total = "window.shifts.reduce((sum, [value]) => sum + value, 0)"
     page.wait_for_function(f"() => {total} > {SHIFT_LIMIT}")
+
+
+def test_what_is_new_is_told_without_moving_the_list(page: Any, synthetic: Callable[..., Any]) -> None:
+    run = synthetic()
+    run.begin(1)
+    done = 1
+    page.set_viewport_size({"width": 820, "height": 900})
+    for tab in ("environments/", "episodes/", "memory/"):
+        page.goto(f"{run.url}{tab}")
+        wait_for_state(page, "live")
+        pill, list_top = (
+            page.locator("[data-new-pill]"),
+            "() => document.querySelector('main table').getBoundingClientRect().y",
+        )
+        assert not pill.is_visible()
+        before = page.evaluate(list_top)
+        run.go_on(done, done + 3)  # a rollout that plays its set again has no new environment
+        done += 3
+        pill.wait_for(state="visible")
+        assert pill.inner_text().endswith(" new")
+        assert page.evaluate(list_top) == before
+        pill.click()
+        page.wait_for_function("() => document.querySelector('[data-new-pill]')?.hidden")  # loaded again
