@@ -193,15 +193,20 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _corpus(options: argparse.Namespace) -> int:
+    from trainer.address_space import limit_memory, ran_short
     from trainer.config import CorpusConfig
-    from trainer.corpus_check import check_corpus, limit_memory
-    from trainer.errors import LimitError
+    from trainer.corpus_check import check_corpus
+    from trainer.errors import LimitError, TrainerError
 
     if options.memory_bytes:
         limit_memory(options.memory_bytes)
     try:
         report = check_corpus(CorpusConfig(source=options.source))
-    except MemoryError as error:
+    except TrainerError:
+        raise
+    except Exception as error:
+        if not ran_short(error, options.memory_bytes or 0):
+            raise
         raise LimitError(f"{options.source} takes more memory than --memory-bytes {options.memory_bytes}") from error
     if options.json:
         print(report.as_json())

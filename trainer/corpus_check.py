@@ -6,7 +6,6 @@ Files from elsewhere are parsed here, so the web application runs it as a proces
 from __future__ import annotations
 
 import json
-import resource
 from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
@@ -52,13 +51,6 @@ def check_corpus(config: CorpusConfig) -> CorpusReport:
         documents=count, words=words, longest_words=longest, cut=cut, skipped=dict(sorted(skips.counts.items())),
         places=skips.places, preview=preview,
     )  # fmt: skip
-
-
-def limit_memory(limit_bytes: int) -> None:
-    """Bound the address space of this process; beyond it Python raises MemoryError and libraries end the process."""
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    limit = limit_bytes if hard == resource.RLIM_INFINITY else min(limit_bytes, hard)
-    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
 
 
 def _shown(document: Document) -> dict[str, Any]:

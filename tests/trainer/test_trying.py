@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.trainer.starter_run import add_checkpoint, make, program
+from trainer.address_space import ran_short
 from trainer.creation import read_config
 from trainer.eventlog import read_events
 from trainer.rundir import RunDirectory
@@ -209,8 +210,19 @@ def test_a_checkpoint_that_is_broken_or_gone_is_one_line(
     assert expected in done.stderr and done.stderr.count("\n") == 1
 
 
-def test_too_little_memory_is_a_limit_and_not_a_traceback(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "mib", [500, 600, 700, 750]
+)  # where it runs short differs: a file's digest, an import, the weights
+def test_too_little_memory_is_a_limit_and_not_a_traceback(mib: int, tmp_path: Path) -> None:
     run = make(tmp_path / "run")
-    done = trainer("try", str(run.root), "--device", "cpu", "--memory-bytes", str(700 * 1024**2))
+    done = trainer("try", str(run.root), "--device", "cpu", "--memory-bytes", str(mib * 1024**2))
     assert (done.returncode, done.stdout) == (4, "")
-    assert "does not fit the memory it may use" in done.stderr and done.stderr.count("\n") == 1
+    assert "does not fit the memory it may use" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_an_error_is_laid_to_the_memory_only_where_it_is_nearly_taken() -> None:
+    assert ran_short(MemoryError(), 0) and ran_short(RuntimeError("DefaultCPUAllocator: can't allocate memory"), 0)
+    assert ran_short(SystemError("error return without exception set"), 1)
+    assert not ran_short(SystemError("error return without exception set"), 2**50)
+    assert not ran_short(SystemError("error return without exception set"), 0)
+    assert not ran_short(KeyError("x"), 1)

@@ -12,7 +12,7 @@ from typing import Any
 
 from trainer.config import RunConfig
 from trainer.creation import read_config
-from trainer.errors import LimitError, UserError
+from trainer.errors import UserError
 from trainer.events import EpisodeFinished
 from trainer.fixed_pool import FrozenEnvironment, pool_path, read_environments
 from trainer.fork import choose_checkpoint
@@ -150,30 +150,21 @@ class Tried:
 def open_checkpoint(directory: Path, *, checkpoint: str, device: str, threads: int) -> Tried:
     """Load a checkpoint of the run in `directory`: its number, `best`, or `latest`.
 
-    `device` "" is the run's own engine.device. Raises `UserError` when there is no such checkpoint, or it is damaged or no model;
-    `LimitError` when the weights do not fit the memory.
+    `device` "" is the run's own engine.device. Raises `UserError` when there is no such checkpoint, or it is damaged or no model.
     """
     run = RunDirectory(directory)
     config = read_config(run)
     chosen = choose_checkpoint(run, checkpoint, best_metric=config.checkpoint.best_metric)
-    try:
-        model = resolve_model_path(str(chosen / "model"))
-        chat = ChatFormat(load_tokenizer(model), template_options={"enable_thinking": config.model.thinking})
-        sampler = open_sampler(
-            model,
-            dtype=config.model.dtype,
-            device=device or config.engine.device,
-            threads=threads,
-            context_tokens=config.model.context_tokens,
-            max_batch=1,
-        )
-    except (MemoryError, RuntimeError) as error:
-        if not is_out_of_memory(error):
-            raise
-        raise LimitError(
-            f"checkpoint {chosen.name} does not fit the memory it may use; allow more (--memory-bytes, on the pages "
-            "SPADEWORK_TRY_MEMORY_MB) or try a smaller model"
-        ) from error
+    model = resolve_model_path(str(chosen / "model"))
+    chat = ChatFormat(load_tokenizer(model), template_options={"enable_thinking": config.model.thinking})
+    sampler = open_sampler(
+        model,
+        dtype=config.model.dtype,
+        device=device or config.engine.device,
+        threads=threads,
+        context_tokens=config.model.context_tokens,
+        max_batch=1,
+    )
     return Tried(
         run=run,
         name=chosen.name,
@@ -193,8 +184,3 @@ def read_programs(path: str) -> dict[str, FrozenEnvironment]:
     if not found:
         raise UserError(f"--pool: {path} holds no environment")
     return found
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether this is one of the ways in which memory runs out: Python's, torch's on the CPU, torch's on a GPU."""
-    return isinstance(error, MemoryError) or "out of memory" in str(error) or "allocate memory" in str(error)

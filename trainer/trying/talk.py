@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, TypeVar
 
-from trainer.corpus_check import limit_memory
+from trainer.address_space import is_out_of_memory, limit_memory, ran_short
 from trainer.errors import LimitError, TrainerError, UserError
 from trainer.rollout.play import Episode
 from trainer.trying.protocol import Chat, ChatMessage, End, Play, answer_line, id_of, read_request
-from trainer.trying.table import Tried, is_out_of_memory, open_checkpoint, read_programs
+from trainer.trying.table import Tried, open_checkpoint, read_programs
 
 LINE_BYTES = 8 * 1024**2
 """The longest request; what is longer is refused and skipped."""
@@ -42,8 +42,18 @@ def try_checkpoint(
     os.nice(nice)
     if memory_bytes:
         limit_memory(memory_bytes)
-    programs = read_programs(pool) if pool else None
-    tried = open_checkpoint(directory, checkpoint=checkpoint, device=device, threads=threads)
+    try:
+        programs = read_programs(pool) if pool else None
+        tried = open_checkpoint(directory, checkpoint=checkpoint, device=device, threads=threads)
+    except TrainerError:
+        raise
+    except Exception as error:
+        if not ran_short(error, memory_bytes):
+            raise
+        raise LimitError(
+            f"checkpoint {checkpoint} does not fit the memory it may use; allow more (--memory-bytes, on the pages "
+            "SPADEWORK_TRY_MEMORY_MB) or try a smaller model"
+        ) from error
     tried.programs = programs
     try:
         send(answer_line("ready", "", **tried.facts()))
