@@ -300,21 +300,9 @@ def measure_live(
     }
 
 
-def main() -> int:
-    """Fill, follow, print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pages", type=int, default=50)
-    parser.add_argument(
-        "--chromium", type=int, default=5, help="how many of the pages a Chromium on this machine shows"
-    )
-    parser.add_argument("--sockets", type=int, default=200)
-    parser.add_argument("--transcripts", type=int, default=3_000)
-    parser.add_argument("--rollouts", type=int, default=20)
-    parser.add_argument(
-        "--every", type=float, default=4.0, help="seconds between rollouts (default: 4, as in the demo)"
-    )
-    given = parser.parse_args()
-    missed = 0
+@contextmanager
+def bench_site() -> Iterator[Path]:
+    """Database and broker of their own, with one operator, and an empty folder for runs."""
     with throwaway_services() as services, tempfile.TemporaryDirectory(prefix="spadework-bench-") as name:
         os.environ.update(
             services,
@@ -333,8 +321,27 @@ def main() -> int:
         call_command("migrate", verbosity=0)
         user = User.objects.create_user("bench")
         user.groups.add(Group.objects.get_or_create(name="operator")[0])
+        yield Path(name)
+
+
+def main() -> int:
+    """Fill, follow, print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pages", type=int, default=50)
+    parser.add_argument(
+        "--chromium", type=int, default=5, help="how many of the pages a Chromium on this machine shows"
+    )
+    parser.add_argument("--sockets", type=int, default=200)
+    parser.add_argument("--transcripts", type=int, default=3_000)
+    parser.add_argument("--rollouts", type=int, default=20)
+    parser.add_argument(
+        "--every", type=float, default=4.0, help="seconds between rollouts (default: 4, as in the demo)"
+    )
+    given = parser.parse_args()
+    missed = 0
+    with bench_site() as folder:
         print(f"load average {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores")
-        rate = ingest_rate(Path(name) / "ingest", given.transcripts)
+        rate = ingest_rate(folder / "ingest", given.transcripts)
         missed += rate < TRANSCRIPTS_PER_S
         verdict = "" if rate >= TRANSCRIPTS_PER_S else "   MISSED"
         print(
@@ -344,7 +351,7 @@ def main() -> int:
         print(f"\n{'event to':<28}{'p50 ms':>9}{'p95 ms':>9}{'max ms':>9}{'asked ms':>10}")
         here = min(given.pages, given.chromium)
         elsewhere = given.pages - here
-        found = measure_live(Path(name), here, elsewhere, elsewhere + given.sockets, given.rollouts, given.every)
+        found = measure_live(folder, here, elsewhere, elsewhere + given.sockets, given.rollouts, given.every)
         for kind, delays in found.items():
             if len(delays) < 2:
                 continue
