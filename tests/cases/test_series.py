@@ -83,3 +83,34 @@ def test_case_11_what_comes_late_is_kept_and_drawn_in_order(run: Any, viewer: Cl
     set_points(run, [(50, 0.5), (20, 0.2), (51, 0.51), (21, 0.21)])  # two writers, one of them behind
     one = series(viewer, run)
     assert list(zip(one["x"], one["y"], strict=True)) == [(20, 0.2), (21, 0.21), (50, 0.5), (51, 0.51)]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_names_are_found_in_the_index_whatever_the_statistics_say(run: Any) -> None:
+    """Statistics that know only another run: the planner expects one point, and once read and sorted all of them for every name."""
+    from django.db import connection, transaction
+
+    from webapp.runs.models import MetricPoint, Run
+    from webapp.runs.series import metric_names
+
+    table = MetricPoint._meta.db_table
+    fill = f"""INSERT INTO {table} (run_id, attempt, rollout, name, superseded)
+        SELECT %s, 1, step, 'wide/' || lpad(metric::text, 3, '0'), false
+        FROM generate_series(0, 99) AS metric, generate_series(0, 3999) AS step"""
+    other = Run.objects.get(pk=run.pk)
+    other.pk, other.slug, other.status = None, "other", "completed"
+    other.save()
+    MetricPoint.objects.all().delete()
+    with connection.cursor() as cursor:
+        cursor.execute(fill, [other.pk])
+        for statement in (f"ANALYZE {table}", f"DELETE FROM {table}", f"VACUUM ANALYZE {table}"):
+            cursor.execute(statement)
+        cursor.execute(fill, [run.pk])
+    with transaction.atomic(), connection.cursor() as cursor:
+        assert metric_names(run=run) == [f"wide/{number:03d}" for number in range(100)]
+        cursor.execute(
+            "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relid = %s::regclass", [table]
+        )
+        assert cursor.fetchone()[0] < 1000  # of 400,000
+        cursor.execute("SHOW enable_sort")
+        assert cursor.fetchone() == ("on",)

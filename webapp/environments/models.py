@@ -119,6 +119,9 @@ class EnvironmentTransition(Recorded):
     reason = models.TextField(blank=True, default="")
     at = models.DateTimeField()
 
+    class Meta:
+        indexes = (models.Index(fields=["run"], name="transition_of_run"),)
+
 
 class RegretPoint(Recorded):
     """Measured at offset 0. `regret` is None when the state is not ok or leaky."""

@@ -168,7 +168,9 @@ class Event(models.Model):
     """
 
     pk = models.CompositePrimaryKey("run_id", "cursor")
-    run = models.ForeignKey(Run, models.CASCADE, related_name="events")
+    run = models.ForeignKey(
+        Run, models.CASCADE, related_name="events", db_index=False
+    )  # the primary key begins with it
     cursor = models.BigIntegerField()
     attempt = models.IntegerField(null=True)
     seq = models.BigIntegerField(null=True)
@@ -186,9 +188,13 @@ class Event(models.Model):
 
 
 class Recorded(models.Model):
-    """What an attempt recorded in a rollout. Superseded when a later attempt starts at or before that rollout."""
+    """What an attempt recorded in a rollout. Superseded when a later attempt starts at or before that rollout.
 
-    run = models.ForeignKey(Run, models.CASCADE, related_name="%(class)ss")
+    The run has no index of its own: every table has one that begins with it. A second one costs ingest, and for a run that the
+    statistics do not know yet PostgreSQL takes it and sorts all the run's rows to show one page of them.
+    """
+
+    run = models.ForeignKey(Run, models.CASCADE, related_name="%(class)ss", db_index=False)
     attempt = models.IntegerField()
     rollout = models.IntegerField(null=True)
     superseded = models.BooleanField(default=False)
