@@ -1,4 +1,4 @@
-"""The arms of the comparison as data: each differs from SPADE by its point only."""
+"""The arms of the comparison as data: each differs from SPADE by its point only, and two train longer."""
 
 from __future__ import annotations
 
@@ -14,16 +14,22 @@ from trainer.provenance import settings_fingerprint
 
 SEEDS = (0, 1, 2)
 SPADE, FIXED_POOL = "spade", "fixed-pool"
+LONG_SPADE, LONG_FIXED_POOL = "spade-long", "fixed-pool-long"
 
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """One arm: the preset it starts from, and what is changed in it."""
+    """One arm: the preset it starts from, what is changed in it, and the arm of as many rollouts with the fixed pool."""
 
     name: str
     title: str
     preset: str
     overrides: Mapping[str, Any] = field(default_factory=dict)
+    pool: str = FIXED_POOL
+
+
+# Half the demo's rate, at which the designer still writes sound programs after 80 rollouts: chosen on the probe set (explorations).
+_LONG: Mapping[str, Any] = {"schedule.rollouts": 100, "optim.learning_rate": 1e-4}
 
 
 ARMS = (
@@ -34,6 +40,8 @@ ARMS = (
     Arm("designer-not-trained", "designer not trained", "demo", {"designer.train": False}),
     Arm("solve-rate", "solve-rate reward", "demo-solve-rate"),
     Arm("learning-potential", "learning-potential reward", "demo-learning-potential"),
+    Arm(LONG_SPADE, "SPADE, 100 rollouts", "demo", _LONG, pool=LONG_FIXED_POOL),
+    Arm(LONG_FIXED_POOL, "fixed pool, 100 rollouts", "demo-fixed-pool", _LONG, pool=LONG_FIXED_POOL),
 )
 
 # The same for all arms. One thread: a result then does not depend on the machine's cores. Every tenth checkpoint is evaluated.

@@ -13,6 +13,8 @@ from trainer.experiments.results import Result
 
 # Colours that stay apart for people with red-green weakness (Okabe and Ito), on white.
 _COLOURS = ("#000000", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
+# One per arm, in their order; the two longer ones are dashed in the colours of those they extend.
+_STYLES = (*((colour, "solid") for colour in _COLOURS), (_COLOURS[0], "dashed"), (_COLOURS[1], "dashed"))
 _SIZE_INCHES = (8.0, 4.2)
 
 Points = Mapping[int, float]
@@ -66,7 +68,7 @@ def _curve(name: str) -> Callable[[Result], Points]:
 def _draw(path: Path, title: str, unit: str, lines: Mapping[str, Points]) -> None:
     pyplot = _pyplot()
     figure, axes = pyplot.subplots(figsize=_SIZE_INCHES, layout="constrained")
-    for (label, points), colour in zip(lines.items(), _COLOURS, strict=True):
+    for (label, points), (colour, dash) in zip(lines.items(), _STYLES, strict=True):
         if points:
             marker = "o" if len(points) < 12 else None
             axes.plot(
@@ -74,6 +76,7 @@ def _draw(path: Path, title: str, unit: str, lines: Mapping[str, Points]) -> Non
                 list(points.values()),
                 label=label,
                 color=colour,
+                linestyle=dash,
                 linewidth=1.4,
                 marker=marker,
                 markersize=4,

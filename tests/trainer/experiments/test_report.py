@@ -98,7 +98,7 @@ def test_the_table_shows_each_arm_and_what_is_not_measured() -> None:
 def test_targets_are_judged_by_the_stored_figures() -> None:
     text = page(*SPADE, *POOL)
     assert row(text, "SPADE beats the untouched model on the held-out set")[-1] == "reached"
-    assert row(text, "SPADE beats the fixed pool on the held-out set")[1:] == ["5", "+10.0 ± 4.5", "reached"]
+    assert row(text, "SPADE beats its fixed pool on the held-out set")[1:] == ["5", "+10.0 ± 4.5", "reached"]
     collapse = row(text, "diversity with the corpus does not collapse (at least half of the first Vendi/n is left)")
     assert collapse[-2:] == ["40 % of it", "**missed**"]
     weak = page(result("spade", 0, 0.25))
@@ -107,7 +107,16 @@ def test_targets_are_judged_by_the_stored_figures() -> None:
         "+5.0",
         "**missed** (1 seed only)",
     ]
-    assert row(weak, "SPADE beats the fixed pool on the held-out set")[1:] == ["5", "–", "not measured"]
+    assert row(weak, "SPADE beats its fixed pool on the held-out set")[1:] == ["5", "–", "not measured"]
+
+
+def test_the_longer_runs_are_compared_with_the_pool_that_trained_as_long() -> None:
+    longer = [result("spade-long", 0, 0.5), result("fixed-pool-long", 0, 0.25)]
+    text = page(*SPADE, *POOL, *longer)
+    assert row(text, "SPADE, 100 rollouts")[5] == "+25.0"
+    assert row(text, "fixed pool, 100 rollouts")[5] == "–"
+    assert row(text, "SPADE, 100 rollouts beats its fixed pool on the held-out set")[2] == "+25.0"
+    assert row(text, "SPADE beats its fixed pool on the held-out set")[2] == "+10.0 ± 4.5"
 
 
 def test_a_set_that_could_not_be_played_is_not_zero() -> None:

@@ -123,10 +123,15 @@ def test_every_arm_differs_from_spade_by_its_point_only() -> None:
         arm.name: {k for k, v in plan.config(arm, 0).model_dump().items() if v != spade[k]} - {"preset", "description"}
         for arm in ARMS
     }
+    long = {"schedule", "optim"}
     assert changed == {
         "spade": set(), "fixed-pool": {"pool", "designer"}, "no-memory": {"memory"}, "no-corpus": {"corpus"},
         "designer-not-trained": {"designer"}, "solve-rate": {"reward"}, "learning-potential": {"reward"},
+        "spade-long": long, "fixed-pool-long": {"pool", "designer"} | long,
     }  # fmt: skip
+    spans = {arm.name: (plan.config(arm, 0).schedule.rollouts, plan.config(arm, 0).optim.learning_rate) for arm in ARMS}
+    assert {arm.pool: spans[arm.pool] for arm in ARMS} == {"fixed-pool": (40, 2e-4), "fixed-pool-long": (100, 1e-4)}
+    assert all(spans[arm.name] == spans[arm.pool] for arm in ARMS)
     demo = load_preset("demo").model_dump()
     assert {k for k, v in spade.items() if v != demo[k]} == {"schedule", "engine", "checkpoint"}
 
