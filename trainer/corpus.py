@@ -60,6 +60,7 @@ class Corpus:
         self.documents = list(documents)
         self.source = source
         self.skipped = dict(skipped)
+        self.digest = _digest(self.documents)
         self._rng = random.Random(seed)  # noqa: S311 - reproducible draws, not secrets
         self.drawn = 0
 
@@ -70,19 +71,22 @@ class Corpus:
 
     def state(self) -> dict[str, Any]:
         version, internal, gauss = self._rng.getstate()
-        return {"drawn": self.drawn, "documents": len(self.documents), "rng": [version, list(internal), gauss]}
+        rng = [version, list(internal), gauss]
+        return {"drawn": self.drawn, "documents": len(self.documents), "digest": self.digest, "rng": rng}
 
     def load_state(self, state: Mapping[str, Any]) -> str:
         """Continue the draws of a checkpoint; returns a warning when the corpus is not the one it was saved with, else ""."""
         version, internal, gauss = state["rng"]
         self._rng.setstate((version, tuple(internal), gauss))
         self.drawn = int(state["drawn"])
-        if state["documents"] == len(self.documents):
+        before, now = state["documents"], len(self.documents)
+        if before != now:
+            change = f"holds {now} documents, {before} when the checkpoint was written"
+        elif state.get("digest", self.digest) != self.digest:  # older checkpoints have none
+            change = f"holds as many documents as when the checkpoint was written ({now}), but not the same texts"
+        else:
             return ""
-        return (
-            f"the corpus {self.source} holds {len(self.documents)} documents, "
-            f"{state['documents']} when the checkpoint was written: further draws differ"
-        )
+        return f"the corpus {self.source} {change}: further draws differ"
 
 
 def load_corpus(config: CorpusConfig) -> Corpus | None:
@@ -212,6 +216,14 @@ def _document(record: _Record, max_words: int) -> Document:
     if len(words) > max_words:
         text = " ".join(words[:max_words]) + f"\n[cut here: the first {max_words} of {len(words)} words]"
     return Document(record.id[:200], record.title[:200], text, len(words), record.metadata)
+
+
+def _digest(documents: Sequence[Document]) -> str:
+    """Of what the designer may see: ids, titles and texts as they are cut."""
+    digest = hashlib.blake2b(digest_size=16)
+    for document in documents:
+        digest.update("\0".join((document.id, document.title, document.text, "")).encode())
+    return digest.hexdigest()
 
 
 def _first_line(text: str) -> str:
