@@ -9,6 +9,7 @@ from itertools import chain
 from channels.routing import ProtocolTypeRouter, URLRouter
 from django.conf import settings
 from django.core.asgi import get_asgi_application
+from django.urls import reverse
 
 from webapp.core.body_limit import BodyLimit
 from webapp.core.features import has_module
@@ -33,6 +34,7 @@ def _build_application() -> ProtocolTypeRouter:
     sockets = ExactOrigin(AuthMiddlewareStack(URLRouter(patterns)), origins=settings.SPADEWORK_SOCKET_ORIGINS)
     limited = BodyLimit(
         http,
+        upload_paths=(reverse("corpora:upload"), reverse("api:corpora")),
         upload_bytes=settings.SPADEWORK_UPLOAD_BYTES + FORM_FIELDS_BYTES,
         other_bytes=settings.DATA_UPLOAD_MAX_MEMORY_SIZE,
     )

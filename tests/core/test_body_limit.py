@@ -13,7 +13,7 @@ UPLOAD = b"Multipart/Form-Data; boundary=x"
 
 
 def answer(
-    pieces: list[bytes], *, announced: int | None, limit: int = 10, kind: bytes = UPLOAD
+    pieces: list[bytes], *, announced: int | None, limit: int = 10, kind: bytes = UPLOAD, path: str = "/upload/"
 ) -> tuple[list[int], bytes]:
     """Statuses sent, and what the application read, for a body that comes in pieces."""
     messages = [
@@ -47,8 +47,8 @@ def answer(
 
     headers = [] if announced is None else [(b"content-length", str(announced).encode())]
     headers.append((b"content-type", kind))
-    limited = BodyLimit(application, upload_bytes=limit, other_bytes=4)
-    asyncio.run(limited({"type": "http", "headers": headers}, receive, send))
+    limited = BodyLimit(application, upload_paths=["/upload/"], upload_bytes=limit, other_bytes=4)
+    asyncio.run(limited({"type": "http", "path": path, "headers": headers}, receive, send))
     assert messages == []  # what was sent is read to its end, or its sender would not see the answer
     return [message["status"] for message in sent if message["type"] == "http.response.start"], read
 
@@ -66,6 +66,15 @@ def test_an_announced_body_above_the_limit_is_refused_unread(size: int, status: 
 @pytest.mark.parametrize(("size", "status"), [(4, 200), (5, 413)])
 def test_what_is_no_upload_has_the_smaller_limit(kind: bytes, is_announced: bool, size: int, status: int) -> None:
     assert answer([b"x" * size], announced=size if is_announced else None, kind=kind)[0] == [status]
+
+
+@pytest.mark.parametrize("path", ["/", "/upload", "/upload/x", "/api/runs/"])
+@pytest.mark.parametrize("is_announced", [True, False])
+@pytest.mark.parametrize(("size", "status"), [(4, 200), (5, 413)])
+def test_an_upload_to_another_address_has_the_smaller_limit(
+    path: str, is_announced: bool, size: int, status: int
+) -> None:
+    assert answer([b"x" * size], announced=size if is_announced else None, path=path)[0] == [status]
 
 
 def test_a_body_that_grows_above_the_limit_is_cut_off_with_one_answer() -> None:

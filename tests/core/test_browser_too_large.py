@@ -40,7 +40,7 @@ def test_a_browser_shows_the_page_that_says_the_limit(browser: Any, small_site: 
     with page.expect_navigation(timeout=PATIENCE_MS):
         page.evaluate(SUBMIT, ["/accounts/login/", mib])
     assert page.locator("h1").inner_text() == "This is larger than the server takes"
-    assert "may hold at most 5.00 MiB" in page.locator("p").inner_text()
+    assert "may hold at most 2.00 MiB" in page.locator("p").inner_text()
     page.close()
 
 

@@ -59,7 +59,9 @@ def sent(
         "http_version": "1.1", "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 8400),
         "headers": [(b"host", b"127.0.0.1:8400"), (b"content-type", kind), *headers],
     }  # fmt: skip
-    asyncio.run(BodyLimit(get_asgi_application(), upload_bytes=100, other_bytes=50)(scope, receive, send))
+    paths = ("/corpora/upload/", "/api/v1/corpora/")
+    limited = BodyLimit(get_asgi_application(), upload_paths=paths, upload_bytes=100, other_bytes=50)
+    asyncio.run(limited(scope, receive, send))
     (start,) = (message for message in said if message["type"] == "http.response.start")
     return start["status"], dict(start["headers"]), b"".join(message.get("body", b"") for message in said)
 
@@ -67,7 +69,7 @@ def sent(
 @pytest.mark.parametrize("announced", [True, False])
 def test_a_body_above_the_limit_is_refused_with_a_page(announced: bool) -> None:
     length = [(b"content-length", b"101")] if announced else []
-    status, headers, body = sent("/accounts/login/", b"x" * 101, *length)
+    status, headers, body = sent("/corpora/upload/", b"x" * 101, *length)
     assert (status, headers[b"Content-Type"]) == (413, b"text/html; charset=utf-8")
     assert b"may hold at most 100 B" in body
     assert b"SPADEWORK_UPLOAD_MB" in body

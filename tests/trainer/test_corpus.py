@@ -67,7 +67,9 @@ def test_another_corpus_on_resume_is_said() -> None:
     other = Corpus([Document("a", "", "", 1)] * 2, source="y", skipped={}, seed=1)
     assert "2 documents" in other.load_state(state)
     renewed = Corpus([Document("a", "", "other text", 1)], source="y", skipped={}, seed=1)
-    assert "as many documents as when the checkpoint was written (1), but not the same texts" in renewed.load_state(state)
+    assert "as many documents as when the checkpoint was written (1), but not the same texts" in renewed.load_state(
+        state
+    )
     del state["digest"]  # as checkpoints were before
     assert renewed.load_state(state) == ""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any
 
 Message = MutableMapping[str, Any]
@@ -11,26 +11,33 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[..., Awaitable[None]]
 
-TOO_LARGE = "spadework.limit_bytes"  # in the scope of a request whose body was left out because it is above this
+#: In the scope of a request whose body was left out: (the limit in bytes, whether it is the one of uploads).
+TOO_LARGE = "spadework.too_large"
 _LINGER_S = 5.0
 
 
 class BodyLimit:
     """ASGI: leaves bodies above their limit out, announced or not, and has the application say so (ErrorPages); hands on the others.
 
-    ``upload_bytes`` is for ``multipart/form-data``, the only form in which files are taken; ``other_bytes`` for JSON and all others.
+    ``upload_bytes`` is for ``multipart/form-data`` at ``upload_paths``, the only form and places in which files are taken;
+    ``other_bytes`` for all others.
     """
 
-    def __init__(self, application: Application, *, upload_bytes: int, other_bytes: int) -> None:
+    def __init__(
+        self, application: Application, *, upload_paths: Collection[str], upload_bytes: int, other_bytes: int
+    ) -> None:
         self._application = application
+        self._upload_paths = frozenset(upload_paths)
         self._upload_bytes = upload_bytes
         self._other_bytes = other_bytes
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """One request."""
-        limit_bytes = self._upload_bytes if _is_upload(scope) else self._other_bytes
+        is_upload = _is_form_with_files(scope) and scope.get("path") in self._upload_paths
+        limit_bytes = self._upload_bytes if is_upload else self._other_bytes
+        refused = {**scope, TOO_LARGE: (limit_bytes, is_upload)}
         if _announced(scope) > limit_bytes:
-            await self._refuse(scope, receive, send, limit_bytes, is_read=False)
+            await self._refuse(refused, receive, send, is_read=False)
             return
         taken = 0
         is_read = False
@@ -51,9 +58,9 @@ class BodyLimit:
 
         await self._application(scope, counted, unless_refused)
         if taken > limit_bytes and not has_begun:
-            await self._refuse(scope, receive, send, limit_bytes, is_read=is_read)
+            await self._refuse(refused, receive, send, is_read=is_read)
 
-    async def _refuse(self, scope: Message, receive: Receive, send: Send, limit_bytes: int, *, is_read: bool) -> None:
+    async def _refuse(self, scope: Message, receive: Receive, send: Send, *, is_read: bool) -> None:
         """The application's answer to the request without its body."""
         is_given = False
 
@@ -77,7 +84,7 @@ class BodyLimit:
         headers = [
             pair for pair in scope.get("headers", ()) if pair[0] not in (b"content-length", b"transfer-encoding")
         ]
-        await self._application({**scope, "headers": headers, TOO_LARGE: limit_bytes}, nothing, and_close)
+        await self._application({**scope, "headers": headers}, nothing, and_close)
 
 
 async def _discard(receive: Receive) -> None:
@@ -90,7 +97,7 @@ async def _discard(receive: Receive) -> None:
         pass
 
 
-def _is_upload(scope: Message) -> bool:
+def _is_form_with_files(scope: Message) -> bool:
     kinds = [value for name, value in scope.get("headers", ()) if name == b"content-type"]
     return len(kinds) == 1 and kinds[0].partition(b";")[0].strip().lower() == b"multipart/form-data"
 

@@ -23,10 +23,10 @@ class ErrorPages:
         self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        limit_bytes = getattr(request, "scope", {}).get(TOO_LARGE)
-        if limit_bytes is not None:
-            setting = "SPADEWORK_UPLOAD_MB" if request.content_type == "multipart/form-data" else ""
-            return too_large(request, limit_bytes=limit_bytes, setting=setting)
+        refused = getattr(request, "scope", {}).get(TOO_LARGE)
+        if refused is not None:
+            limit_bytes, is_upload = refused
+            return too_large(request, limit_bytes=limit_bytes, setting="SPADEWORK_UPLOAD_MB" if is_upload else "")
         response = self._get_response(request)
         if response.status_code == 405 and not getattr(response, "content", b"-"):
             return method_not_allowed(request, allowed=response["Allow"])
