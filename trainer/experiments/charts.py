@@ -48,10 +48,13 @@ def draw_charts(model: ModelResults, directory: Path, *, seen_from: Path) -> lis
 
 
 def mean_points(runs: Sequence[Points]) -> Points:
-    """Mean over runs at every place where at least one of them has a value."""
-    places = sorted({place for points in runs for place in points})
-    values = {place: [points[place] for points in runs if place in points] for place in places}
-    return {place: sum(found) / len(found) for place, found in values.items()}
+    """Mean over the runs that go as far as a place, where all of them have a value: the mean of others jumps as runs come and go."""
+    means = {}
+    for place in sorted({place for points in runs for place in points}):
+        reaching = [points for points in runs if points and place <= max(points)]
+        if all(place in points for points in reaching):
+            means[place] = sum(points[place] for points in reaching) / len(reaching)
+    return means
 
 
 def _probe(result: Result) -> Points:

@@ -193,4 +193,5 @@ def test_charts_are_small_svg_files_that_do_not_change_from_one_drawing_to_the_n
 
 
 def test_curves_are_means_over_the_seeds_that_have_a_value() -> None:
-    assert mean_points([{1: 0.2, 2: 0.4}, {1: 0.4}]) == {1: pytest.approx(0.3), 2: 0.4}
+    assert mean_points([{1: 0.2, 2: 0.4}, {1: 0.4}, {}]) == {1: pytest.approx(0.3), 2: 0.4}
+    assert mean_points([{1: 0.2, 2: 0.9, 3: 0.4}, {1: 0.4, 3: 0.6}]) == {1: pytest.approx(0.3), 3: pytest.approx(0.5)}
