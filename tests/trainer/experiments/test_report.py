@@ -192,6 +192,6 @@ def test_charts_are_small_svg_files_that_do_not_change_from_one_drawing_to_the_n
     assert [(tmp_path / path).read_bytes() for path in paths] == first
 
 
-def test_curves_are_means_over_the_seeds_that_have_a_value() -> None:
+def test_curves_are_means_over_all_seeds_that_go_as_far() -> None:
     assert mean_points([{1: 0.2, 2: 0.4}, {1: 0.4}, {}]) == {1: pytest.approx(0.3), 2: 0.4}
     assert mean_points([{1: 0.2, 2: 0.9, 3: 0.4}, {1: 0.4, 3: 0.6}]) == {1: pytest.approx(0.3), 3: pytest.approx(0.5)}
