@@ -27,6 +27,7 @@ _MAX_LINE_BYTES = 1_000_000
 Action = Literal[
     "pause", "resume", "stop", "checkpoint", "quarantine", "release", "down_weight", "purge_memory", "restore_memory"
 ]
+_LONGEST_KEY = 200  # no file system takes more than 255 bytes; ours have nine
 _FOR_THE_RUN = {"quarantine", "release", "down_weight", "purge_memory", "restore_memory"}
 
 
@@ -220,7 +221,7 @@ class Control:
         """The command's environment; None, after refusing the command, when this run has no such environment."""
         key = command.environment or ""
         # Every environment of the run has its folder; the name is checked before it becomes part of a path.
-        if key.replace("-", "").isalnum() and self._run.environment(key).is_dir():
+        if len(key) <= _LONGEST_KEY and key.replace("-", "").isalnum() and self._run.environment(key).is_dir():
             return key
         self._acknowledge(command.id, command.action, False, f"this run has no environment {key!r}")
         return None

@@ -192,7 +192,8 @@ def _text_records(path: Path, skips: Skips) -> Iterator[_Record]:
         skips.add("empty files", path.name)
         return
     digest = hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
-    yield _Record(f"{path.stem}-{digest}", _first_line(text).lstrip("# ") or path.stem, text, {"file": path.name})
+    stem, name = _printable(path.stem), _printable(path.name)
+    yield _Record(f"{stem}-{digest}", _first_line(text).lstrip("# ") or stem, text, {"file": name})
 
 
 def _parquet_records(path: Path, skips: Skips) -> Iterator[_Record]:

@@ -124,3 +124,20 @@ def test_a_line_of_megabytes_is_searched_in_pieces(run: Any, viewer: Client) -> 
 def test_without_a_log_nothing_is_found_and_the_page_says_so(run: Any, viewer: Client) -> None:
     (Path(run.directory) / "log.txt").unlink(missing_ok=True)
     assert "Nothing printed yet" in log(viewer, run, find="x").content.decode()
+
+
+@pytest.mark.django_db
+def test_a_log_that_is_one_long_line_is_not_searched_beyond_its_time(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    (Path(run.directory) / "log.txt").write_bytes(b"x" * (logsearch._LINE_BYTES * 1100))
+    monkeypatch.setattr(logsearch, "SEARCH_S", 0.0)
+    found = logsearch.find_lines(run=run, text="needle")
+    assert found is not None and found.is_cut
+    assert found.searched_bytes == logsearch._LINE_BYTES * 1000
+
+
+def test_what_is_found_is_shown_also_after_letters_that_grow_when_folded(run: Any) -> None:
+    (Path(run.directory) / "log.txt").write_text("ß" * 3000 + "NEEDLE" + "z" * 4000)
+    found = logsearch.find_lines(run=run, text="needle")
+    assert found is not None
+    ((number, text),) = found.lines
+    assert number == 1 and "NEEDLE" in text

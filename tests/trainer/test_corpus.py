@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,15 @@ def test_another_corpus_on_resume_is_said() -> None:
     )
     del state["digest"]  # as checkpoints were before
     assert renewed.load_state(state) == ""
+
+
+def test_a_file_name_that_is_no_text_does_not_end_the_run(tmp_path: Path) -> None:
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.txt")).write_text("\n# \nhello world")
+    corpus = load_corpus(CorpusConfig(source=str(tmp_path)))
+    assert corpus is not None
+    (document,) = corpus.documents
+    assert document.metadata == {"file": "caf?.txt"}
+    assert document.id.startswith("caf?-") and len(corpus.digest) == 32
 
 
 def test_text_markdown_and_folders(tmp_path: Path) -> None:

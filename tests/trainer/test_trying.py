@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -16,6 +16,8 @@ from trainer.address_space import ran_short
 from trainer.creation import read_config
 from trainer.eventlog import read_events
 from trainer.rundir import RunDirectory
+from trainer.trying import talk as talking
+from trainer.trying.protocol import MESSAGES
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -226,3 +228,18 @@ def test_an_error_is_laid_to_the_memory_only_where_it_is_nearly_taken() -> None:
     assert not ran_short(SystemError("error return without exception set"), 2**50)
     assert not ran_short(SystemError("error return without exception set"), 0)
     assert not ran_short(KeyError("x"), 1)
+
+
+def test_a_long_conversation_at_a_terminal_goes_on_with_its_newest_messages() -> None:
+    asked: list[Any] = []
+
+    class Tried:
+        def reply(self, chat: Any) -> dict[str, str]:
+            asked.append(chat)
+            return {"text": "hm"}
+
+    told: list[Any] = []
+    talking.talk(cast("Any", Tried()), iter(["hello"] * 150), told.append)
+    assert len(asked) == len(told) == 150
+    assert len(asked[-1].messages) == MESSAGES - 1
+    assert {chat.messages[0].role for chat in asked} == {chat.messages[-1].role for chat in asked} == {"user"}

@@ -218,3 +218,60 @@ def test_texts_are_cut_and_stored_as_postgres_takes_them() -> None:
 
 def refreshed(row: Any) -> Any:
     return type(row).objects.get(pk=row.pk)
+
+
+def test_a_session_whose_play_was_removed_with_its_run_is_ended(waiting: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from webapp.trying import holding, jobs
+    from webapp.trying.models import Exchange
+
+    class Child:
+        def __init__(self, _command: Any) -> None:
+            self.asked: dict[str, Any] = {}
+            self.is_ready = False
+
+        def __enter__(self) -> Child:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def send(self, request: dict[str, Any]) -> None:
+            self.asked = request
+
+        def answers(self, _within: float) -> list[dict[str, Any]]:
+            if not self.is_ready:
+                self.is_ready = True
+                Exchange.objects.create(trial=waiting, kind="chat", conversation=1, text="hello")
+                return [{"kind": "ready", "id": ""}]
+            Exchange.objects.filter(trial=waiting).delete()  # as purging the run of the played environment does
+            return [{"kind": "reply", "id": self.asked["id"], "text": "x"}] if self.asked else []
+
+    monkeypatch.setattr(holding, "TryChild", Child)
+    holding.hold(trial_id=waiting.pk)
+    jobs.sweep()
+    waiting.refresh_from_db()
+    assert (waiting.state, waiting.leased_until) == ("lost", None)
+    assert waiting.ended_at is not None
+
+
+def test_a_child_killed_by_a_signal_without_a_name_says_its_number() -> None:
+    from webapp.trying.child import TryChild
+
+    with (
+        TryChild(["/bin/sh", "-c", "kill -40 $$"]) as child,
+        pytest.raises(Exception, match=r"killed \(signal 40\)") as told,
+    ):
+        while True:
+            child.answers(1)
+    assert type(told.value).__name__ == "ChildFailed"
+
+
+def test_a_checkpoint_of_a_deleted_run_is_not_tried(saved: Any, person: Any) -> None:
+    from webapp.runs.errors import ActRefused
+    from webapp.runs.models import Run
+    from webapp.trying import services
+
+    Run.objects.filter(pk=saved.pk).update(deleted_at=timezone.now())
+    run = Run.objects.get(pk=saved.pk)
+    with pytest.raises(ActRefused, match="has been deleted; restore it to try its checkpoints"):
+        services.start_trial(actor=person("operator"), run=run, checkpoint="000001")

@@ -126,15 +126,16 @@ class Comparison:
         curve = {"0": _rate(self._play(directory, config, "probe")).win_rate}
         for done in sorted(int(path.name) for path in run.checkpoints.iterdir() if path.name.isdigit()):
             curve[str(done)] = _rate(self._play(run.checkpoint(done) / "model", config, "probe")).win_rate
+        facts = facts_of(run)
         found = Exploration(
             model=model,
             commit=commit(),
             changed=dict(changed),
             seed=seed,
-            rollouts=config.schedule.rollouts,
+            rollouts=max(map(int, curve)),
             probe_before=curve["0"],
             probe_curve=curve,
-            train_seconds=facts_of(run)["train_seconds"],
+            train_seconds=facts["train_seconds"],
             ended_early=ended,
         )
         append_exploration(plan.results, found)
@@ -293,6 +294,8 @@ def _gave_out(run: RunDirectory) -> str | None:
     if not designs or any(design["accepted"] for design in designs):
         return None
     reason: str = last["payload"]["reason"]
+    if "design attempts passed the gates" not in reason:
+        return None  # some other limit, such as the disk's, met after the designs
     return reason.rsplit("; ", 1)[0]
 
 

@@ -182,11 +182,12 @@ class BuiltinSampler(Sampler):
         """Sequences in flight: the batch limit, or fewer when their caches at full length would not fit the memory."""
         longest = max((len(s.request.prompt_ids) + s.limit for s in waiting), default=1)
         fitting = max(1, self._cache_bytes // (longest * self._cache.bytes_per_token))
-        if (
-            self._cache.rows > fitting
-        ):  # many short rows from an earlier call, which must not all grow to this call's length
+        rows = max(1, min(self._max_batch, len(waiting), fitting))
+        # An earlier call left many short rows or few long ones: with this call's lengths or rows they would not fit together.
+        grown = max(self._cache.rows, rows) * max(self._cache.tokens, longest)
+        if grown * self._cache.bytes_per_token > self._cache_bytes:
             self._cache = self._new_cache()
-        return max(1, min(self._max_batch, len(waiting), fitting))
+        return rows
 
     def _prefill(self, new: Sequence[_Sequence], first: int) -> torch.Tensor:
         """Fill cache rows `first` … with the prompts of `new`, equal ones once; returns the logits after each, `[len(new), V]`."""
@@ -262,11 +263,14 @@ class BuiltinSampler(Sampler):
             if answer is None:
                 continue
             answers[sequence.index] = answer
-            known = (*sequence.request.prompt_ids, *sequence.token_ids)[: sequence.length]
-            kv_2LKTD = self._cache.read_row(row, sequence.row_length)
-            if sequence.shared is not None:
-                kv_2LKTD = torch.cat((sequence.shared.kv_2LKTD, kv_2LKTD), dim=3)
-            self._prefixes.add(known, kv_2LKTD)
+            if isinstance(answer, SamplerError):
+                self._cache.clear_row(row)  # it may hold NaN, which spreads even with weight 0
+            else:
+                known = (*sequence.request.prompt_ids, *sequence.token_ids)[: sequence.length]
+                kv_2LKTD = self._cache.read_row(row, sequence.row_length)
+                if sequence.shared is not None:
+                    kv_2LKTD = torch.cat((sequence.shared.kv_2LKTD, kv_2LKTD), dim=3)
+                self._prefixes.add(known, kv_2LKTD)
             last = active.pop()
             if last is not sequence:
                 self._cache.copy_row(len(active), row, last.row_length)

@@ -128,6 +128,10 @@ class KVCache:
         self.k[:, target, :, :length] = self.k[:, source, :, :length]
         self.v[:, target, :, :length] = self.v[:, source, :, :length]
 
+    def clear_row(self, row: int) -> None:
+        """Zeros in all of a row."""
+        self.k[:, row], self.v[:, row] = 0, 0
+
     def extend_row(
         self, layer: int, row: int, start: int, k_KSD: torch.Tensor, v_KSD: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:

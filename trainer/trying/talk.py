@@ -14,7 +14,7 @@ from typing import IO, TypeVar
 from trainer.address_space import is_out_of_memory, limit_memory, ran_short
 from trainer.errors import LimitError, TrainerError, UserError
 from trainer.rollout.play import Episode
-from trainer.trying.protocol import Chat, ChatMessage, End, Play, answer_line, id_of, read_request
+from trainer.trying.protocol import MESSAGES, Chat, ChatMessage, End, Play, answer_line, id_of, read_request
 from trainer.trying.table import Tried, open_checkpoint, read_programs
 
 LINE_BYTES = 8 * 1024**2
@@ -82,7 +82,7 @@ def talk(tried: Tried, lines: Iterator[str | None], send: Send) -> None:
                 return
             continue
         said.append(ChatMessage(role="user", content=line.strip()))
-        reply = _tried(lambda: tried.reply(Chat(do="chat", messages=tuple(said))), "", send)
+        reply = _tried(lambda: tried.reply(Chat(do="chat", messages=tuple(said[-MESSAGES + 1 :]))), "", send)
         if reply is None:
             said.pop()
         else:

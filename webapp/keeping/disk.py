@@ -9,7 +9,7 @@ from pathlib import Path
 
 from django.conf import settings
 from django.db import connection
-from django.db.models import Q, Sum
+from django.db.models import F, Q, Sum
 from django.utils import timezone
 
 from webapp.core.pagination import Page, keyset_page
@@ -48,7 +48,11 @@ def measure() -> int:
     changed = Q(
         disk_use__measured_at__lt=now - timedelta(seconds=AGAIN_AFTER_S), finished_at__gt=now - timedelta(hours=1)
     )
-    due = Run.objects.filter(old | at_work | changed).exclude(directory="").order_by("disk_use__measured_at")
+    due = (
+        Run.objects.filter(old | at_work | changed)
+        .exclude(directory="")
+        .order_by(F("disk_use__measured_at").asc(nulls_first=True))
+    )
     runs = list(due[:RUNS_A_ROUND])
     for run in runs:
         directory = Path(run.directory)

@@ -42,6 +42,11 @@ def take_in(*, job_id: int) -> None:
     except (ActRefused, OSError) as error:
         text = storable_text(str(error))[:_FAILURE_CHARS]
         rows.update(state=ImportJob.State.FAILED, failure=text, finished_at=timezone.now())
+    except Exception as error:
+        # A bug of ours: said here too, or the job would be sent again for ever and its folder could not be asked for again.
+        text = storable_text(f"Something went wrong here ({type(error).__name__}: {error}); the log has more.")
+        rows.update(state=ImportJob.State.FAILED, failure=text[:_FAILURE_CHARS], finished_at=timezone.now())
+        raise
     finally:
         release(ImportJob, job.pk, lease)
 

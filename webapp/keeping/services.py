@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import partial
+from pathlib import PurePosixPath
 
 from django.db import transaction
 from django.forms.models import model_to_dict
@@ -55,6 +56,7 @@ def request_import(
     *, actor: User, path: str, name: str = "", copying: str = Copying.NOTHING, accept_damage: bool = False
 ) -> ImportJob:
     """Have a worker check and take in a run directory below the import folder. Raises ActRefused."""
+    path = str(PurePosixPath(path))
     place = inside(path)
     if not path.strip("/. ") or not (place / "config.json").is_file():
         raise ActRefused("That folder is no run directory: it holds no config.json. Choose the folder that does.")

@@ -156,6 +156,10 @@ def _parse(raw: bytes, length: int) -> Line:
         line.rollout = None
         line.problem = f"rollout {event.rollout} is out of range"
         return line
+    key = event.payload.get("environment")
+    if isinstance(key, str) and (not key or "/" in key):  # pages have it in their addresses
+        line.problem = f"{key!r:.60} is no key of an environment"
+        return line
     try:
         line.model = payload_model(event.kind, event.payload)
     except ValidationError as error:

@@ -22,7 +22,7 @@ def event_files(root: Path) -> Iterator[Path]:
     attempts = RunDirectory(root).attempts
     if attempts.is_dir() and not attempts.is_symlink():
         for path in sorted(attempts.glob("[0-9]*/events/[0-9]*.jsonl")):
-            if path.is_file() and path.resolve().is_relative_to(root.resolve()):
+            if path.parent.parent.name.isdecimal() and path.is_file() and path.resolve().is_relative_to(root.resolve()):
                 yield path
 
 

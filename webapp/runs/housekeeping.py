@@ -69,7 +69,15 @@ def purge_texts() -> int:
 
     Rows first, then the event log; the run is done when both are. What fails or is cut short is taken up in the next round.
     """
-    return sum(_purge_texts(run) for run in due_texts(retention()))
+    removed = 0
+    for run in due_texts(retention()):
+        try:
+            removed += _purge_texts(run)
+        except Exception:
+            log.exception(
+                "texts of %s cannot be removed; it is tried again, and the other runs are not kept waiting", run
+            )
+    return removed
 
 
 def _purge_texts(run: Run) -> int:

@@ -17,6 +17,7 @@ from trainer.rundir import RunDirectory
 from webapp.runs.configuration import parse_config
 from webapp.runs.errors import ActRefused, InvalidConfig
 from webapp.runs.eventlog import Batch, Line, Position, read_batch
+from webapp.runs.storable import storable
 
 CONFIG_BYTES = 4 * 1024**2
 DAMAGE_SHOWN = 5
@@ -121,7 +122,7 @@ def _read_config(root: Path) -> RunConfig:
     if not isinstance(values, dict):
         raise ActRefused(f"{root} is no run directory: the settings in its config.json are no object")
     try:
-        return parse_config(values)
+        return parse_config(storable(values))
     except InvalidConfig as error:
         raise ActRefused(f"the settings of {root} do not fit this version of Spadework: {error}") from error
 

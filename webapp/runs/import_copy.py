@@ -62,6 +62,8 @@ def _files(root: Path, inside: Path, copying: Copying) -> Iterator[Path]:
     with os.scandir(root / inside) as entries:
         for entry in sorted(entries, key=lambda entry: entry.name):
             path = inside / entry.name
+            if inside == Path("attempts") and not entry.name.isdecimal():
+                continue  # somebody's own copy of an attempt: nothing reads it, and retention would not find its texts
             if entry.is_dir(follow_symlinks=False):
                 if copying == Copying.EVERYTHING or inside.parts or entry.name not in _WEIGHTS:
                     yield from _files(root, path, copying)
@@ -96,5 +98,5 @@ def _give_up_checkpoints(source: Path, target: Path) -> None:
     if not target.is_dir():
         return
     for path in target.iterdir():
-        if not (source / path.name).is_dir():
+        if path.is_dir() and not (source / path.name).is_dir():
             shutil.rmtree(path)

@@ -36,19 +36,25 @@ def find_lines(*, run: Run, text: str, part: Part | None = None) -> Found | None
         if part:
             left = min(left, part.end - part.start) if part.end is not None else left
         file.seek(part.start if part else 0)
-        is_begun = False
+        is_begun, pieces = False, 0
         while left > 0 and (raw := file.readline(min(_LINE_BYTES, left))):
             left -= len(raw)
             found.searched_bytes += len(raw)
             number += not is_begun
             is_begun = not raw.endswith(b"\n")
             line = folded(raw.decode("utf-8", "replace").rstrip("\r\n"))
-            at = line.casefold().find(wanted)
+            folded_line = line.casefold()
+            at = folded_line.find(wanted)
             if at >= 0:
+                if len(folded_line) != len(
+                    line
+                ):  # "ß" is two letters then: where the same place is in the line as it stands
+                    at = next(end for end in range(len(line) + 1) if len(line[:end].casefold()) >= at)
                 found.total += 1
                 if len(found.lines) < LINES_FOUND:
                     found.lines.append((number, _around(line, at)))
-            if number % 1000 == 0 and time.monotonic() > deadline:
+            pieces += 1
+            if pieces % 1000 == 0 and time.monotonic() > deadline:
                 found.is_cut = left > 0
                 break
     return found

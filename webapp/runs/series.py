@@ -145,11 +145,9 @@ def read_series(*, run: Run, names: Sequence[str], first: int | None = None, las
 def _join_ghosts(series: Series, ends: dict[int, int | None]) -> None:
     """Start every ghost at the last point before it, so that it leaves the line where the resume left it."""
     for attempt, tail in series.ghosts.items():
-        before = [
-            point
-            for point in series.points
-            if point[1] is not None and point[0] < min(ends.get(attempt) or tail[0][0], tail[0][0])
-        ]
+        end = ends.get(attempt)
+        left_at = tail[0][0] if end is None else min(end, tail[0][0])
+        before = [point for point in series.points if point[1] is not None and point[0] < left_at]
         if before:
             tail.insert(0, before[-1])
 

@@ -131,7 +131,7 @@ class TryChild:
         last = said.rpartition("trainer: ")[2].partition(": ")[2] if "trainer: " in said else said[-_SAID_CHARS:]
         code = self._popen.returncode
         if code is not None and code < 0:
-            return f"The model's process was killed ({signal.Signals(-code).name}); the machine may be short of memory. {last}".strip()
+            return f"The model's process was killed ({_signal_name(-code)}); the machine may be short of memory. {last}".strip()
         return last[:_SAID_CHARS] or f"The model's process ended with {code}."
 
     def _wait(self) -> None:
@@ -149,3 +149,10 @@ class TryChild:
         for descriptor in (self._to, self._from):
             os.close(descriptor)
         self._errors.close()
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # most real-time signals have no name
+        return f"signal {number}"

@@ -62,10 +62,10 @@ def close(trial: Trial, *, state: str, why: str) -> bool:
 def sweep() -> None:
     """Mark sessions whose worker died, give up those nobody took, send again what was forgotten, remove old ones."""
     now = timezone.now()
-    for trial in Trial.objects.filter(state__in=HELD, leased_until__lt=Now()):
+    free = Q(leased_until=None) | Q(leased_until__lt=Now())
+    for trial in Trial.objects.filter(free, state__in=HELD):
         close(trial, state=Trial.State.LOST, why=LOST)
     given_up = now - timedelta(seconds=settings.SPADEWORK_TRY_IDLE_S)
-    free = Q(leased_until=None) | Q(leased_until__lt=Now())
     for trial in Trial.objects.filter(free, state=Trial.State.WAITING):
         if trial.created_at < given_up:
             close(trial, state=Trial.State.EXPIRED, why=UNTAKEN)

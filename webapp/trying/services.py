@@ -29,6 +29,8 @@ _LOCK = 7_421_001  # of PostgreSQL's advisory locks: two starts at once must not
 @transaction.atomic
 def start_trial(*, actor: User, run: Run, checkpoint: str) -> Trial:
     """Have a worker load the checkpoint. Raises ActRefused when it cannot be loaded or too many are open."""
+    if run.deleted_at is not None:
+        raise ActRefused(f"{run} has been deleted; restore it to try its checkpoints.")
     problem = why_not(run=run, name=checkpoint)
     if problem is not None:
         raise ActRefused(f"{problem.what} {problem.advice}")

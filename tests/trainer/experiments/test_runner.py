@@ -14,7 +14,7 @@ from trainer.eventlog import EventLog, read_events
 from trainer.events import MetricsReported, RolloutFinished, RolloutStarted
 from trainer.experiments.arms import ARMS, FIXED_POOL, SPADE, Plan, arm_named
 from trainer.experiments.results import read_explorations, read_result, read_untouched
-from trainer.experiments.runner import Comparison, facts_of
+from trainer.experiments.runner import Comparison, _gave_out, facts_of
 from trainer.experiments.sets import EvaluationSet, load_set
 from trainer.presets import load_preset
 from trainer.provenance import model_fingerprint, settings_fingerprint
@@ -193,3 +193,24 @@ def test_rollouts_that_were_done_again_after_a_kill_count_once(tmp_path: Path) -
     assert facts["curve"]["regret/mean"] == [None, None, None]
     assert facts["train_seconds"] == 6.0 and facts["episodes_unhinted"] == 0
     assert json.dumps(facts)
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        ("rollout 7: none of 45 design attempts passed the gates (most often parse: x); raise designer.attempts", "rollout 7: none of 45"),
+        ("no space left while writing environment file r0007-s00-a1.json; free some space and resume", None),
+    ],
+)  # fmt: skip
+def test_only_a_designer_that_gave_out_makes_a_result_of_a_failed_run(
+    tmp_path: Path, reason: str, told: str | None
+) -> None:
+    run = RunDirectory(tmp_path)
+    run.events(1).mkdir(parents=True)
+    events = [
+        {"seq": 1, "time": 0, "rollout": 7, "kind": "candidate", "payload": {"accepted": False}},
+        {"seq": 2, "time": 0, "rollout": 7, "kind": "run_state", "payload": {"state": "failed", "owner": "limit", "reason": reason}},
+    ]  # fmt: skip
+    run.event_file(1, 7).write_text("".join(f"{json.dumps(event)}\n" for event in events))
+    found = _gave_out(run)
+    assert found is None if told is None else found is not None and found.startswith(told)

@@ -181,10 +181,11 @@ def test_nonsense_and_unknown_environments_are_answered_not_obeyed(tmp_path: Pat
         tmp_path / "run",
         (at("rollout_started", 1), nonsense),
         (at("rollout_started", 2), send("quarantine", attempt=None, environment="../../etc")),
+        (at("rollout_started", 2), send("quarantine", attempt=None, environment="r" * 300)),
     )
     assert driven.code == 0
     refused = [e["payload"] for e in driven.of("command")]
-    assert len(refused) == 4 and not any(r["accepted"] for r in refused)
+    assert len(refused) == 5 and not any(r["accepted"] for r in refused)
     assert refused[0]["command"] == "x"
     assert "no environment" in refused[-1]["message"]
 

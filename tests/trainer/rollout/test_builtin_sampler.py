@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from collections import Counter
 from functools import lru_cache
 from pathlib import Path
@@ -12,6 +13,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from tests.trainer.tiny_model import save_tiny_model, tiny_model
 from trainer.errors import InfrastructureError, UserError
 from trainer.rollout.builtin import BuiltinSampler
+from trainer.rollout.decoder import DecoderShape, Qwen3Decoder
 from trainer.rollout.engine import Sampled, Sampler, SampleRequest, SamplerError
 from trainer.rollout.huggingface import HuggingFaceSampler
 from trainer.rollout.open import open_sampler
@@ -199,6 +201,35 @@ def test_a_long_request_after_many_short_ones_keeps_the_cache_inside_its_budget(
     sampler.generate([SampleRequest(random_prompt(10, i), 400, TEMPERATURE, i, ()) for i in range(2)])
     assert sampler._cache.bytes_per_token == bytes_per_token
     assert sampler._cache.rows * sampler._cache.k.shape[3] <= 64 * 64
+
+
+def test_many_short_requests_after_few_long_ones_keep_the_cache_inside_its_budget(model_directory: Path) -> None:
+    decoder = sampler_for(model_directory)._decoder
+    bytes_per_token = 2 * 2 * 2 * 16 * 4
+    sampler = BuiltinSampler(decoder, context_tokens=1024, max_batch=64, cache_bytes=4 * 1024 * bytes_per_token)
+    sampler.generate([SampleRequest(random_prompt(900, i), 5, TEMPERATURE, i, ()) for i in range(4)])
+    sampler.generate([SampleRequest(random_prompt(10, i), 5, TEMPERATURE, i, ()) for i in range(64)])
+    assert sampler._cache.bytes_per_token == bytes_per_token
+    assert sampler._cache.rows * sampler._cache.k.shape[3] <= 4 * 1024
+
+
+@pytest.mark.parametrize("heads", [2, 4])
+def test_a_sequence_that_is_not_finite_fails_alone(heads: int) -> None:
+    """Also the one that takes its row afterwards, and those that share its batch."""
+    shape = DecoderShape(
+        vocab=64, hidden=32, layers=2, heads=heads, kv_heads=1, head_dim=16, mlp=32, eps=1e-6, rope_theta=1e4, max_positions=512, tied=False
+    )  # fmt: skip
+    torch.manual_seed(0)
+    decoder = Qwen3Decoder(shape, dtype=torch.float32, device=torch.device("cpu"))
+    decoder.fill(0.2)
+    decoder._embedding[63] = math.nan
+    sampler = BuiltinSampler(decoder, context_tokens=512, max_batch=6)
+    prompts = [tuple((5 * i + j) % 50 + 1 for j in range(10 + i)) for i in range(30)]
+    requests = [SampleRequest(prompt, 40, 1.0, i, ()) for i, prompt in enumerate(prompts)]
+    alone = [isinstance(sampler.generate([request])[0], SamplerError) for request in requests]
+    together = [isinstance(answer, SamplerError) for answer in sampler.generate(requests)]
+    assert together == alone
+    assert 0 < sum(alone) < len(alone)
 
 
 def test_a_later_turn_matches_the_forward_when_earlier_turns_are_in_the_prefix_store(model_directory: Path) -> None:
