@@ -43,21 +43,26 @@ def find_lines(*, run: Run, text: str, part: Part | None = None) -> Found | None
             number += not is_begun
             is_begun = not raw.endswith(b"\n")
             line = folded(raw.decode("utf-8", "replace").rstrip("\r\n"))
-            folded_line = line.casefold()
-            at = folded_line.find(wanted)
+            at = line.casefold().find(wanted)
             if at >= 0:
-                if len(folded_line) != len(
-                    line
-                ):  # "ß" is two letters then: where the same place is in the line as it stands
-                    at = next(end for end in range(len(line) + 1) if len(line[:end].casefold()) >= at)
                 found.total += 1
                 if len(found.lines) < LINES_FOUND:
-                    found.lines.append((number, _around(line, at)))
+                    found.lines.append((number, _around(line, _unfolded(line, at))))
             pieces += 1
             if pieces % 1000 == 0 and time.monotonic() > deadline:
                 found.is_cut = left > 0
                 break
     return found
+
+
+def _unfolded(line: str, at: int) -> int:
+    """Where a place of the folded line is in the line as it stands: "ß" is two letters when folded."""
+    reached = 0
+    for place, letter in enumerate(line):
+        if reached >= at:
+            return place
+        reached += len(letter.casefold())
+    return len(line)
 
 
 def _around(line: str, at: int) -> str:
