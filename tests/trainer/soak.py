@@ -32,17 +32,18 @@ from trainer.rundir import RunDirectory
 ROOT = Path(__file__).parents[2]
 # One thread: sums in another order are other numbers. A long limit: a busy machine must not make an environment look hung.
 SETTINGS = ("engine.threads=1", "sandbox.step_timeout_s=60", "checkpoint.keep_last=2")
+LASTING = ("optim.learning_rate=1e-6",)  # at the preset's rate the designer gives out after about 100 rollouts
 SHARE_KILLED_WHILE_STARTING = 0.2
 LONGEST_MOMENT_S = 1.0
 SETTLED_ROLLOUTS = 20
 LARGEST_GROWTH = 0.05
 
 
-def start(directory: Path, rollouts: int) -> subprocess.Popen[bytes]:
+def start(directory: Path, rollouts: int, more: Sequence[str] = ()) -> subprocess.Popen[bytes]:
     """The next attempt, in a process group of its own."""
     arguments = ["resume", str(directory)]
     if not (directory / "config.json").exists():
-        settings = [part for s in (*SETTINGS, f"schedule.rollouts={rollouts}") for part in ("--set", s)]
+        settings = [part for s in (*SETTINGS, *more, f"schedule.rollouts={rollouts}") for part in ("--set", s)]
         arguments = ["run", str(directory), "--preset", "tiny", *settings]
     with directory.with_name(f"{directory.name}.log").open("ab") as output:
         return subprocess.Popen(
@@ -51,9 +52,9 @@ def start(directory: Path, rollouts: int) -> subprocess.Popen[bytes]:
         )  # fmt: skip
 
 
-def finish(directory: Path, rollouts: int) -> None:
+def finish(directory: Path, rollouts: int, more: Sequence[str] = ()) -> None:
     """Let the run come to its end. Raises RuntimeError when it does not end well."""
-    process = start(directory, rollouts)
+    process = start(directory, rollouts, more)
     if process.wait() != 0:
         raise RuntimeError(f"the trainer ended with {process.returncode}: see {directory}.log")
 
@@ -159,7 +160,7 @@ def is_equal(whole: Path, directory: Path) -> bool:
 
 def soak_memory(folder: Path, *, rollouts: int) -> int:
     directory = folder / "memory"
-    finish(directory, rollouts)
+    finish(directory, rollouts, LASTING)
     return report_memory(RunDirectory(directory))
 
 
