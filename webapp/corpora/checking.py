@@ -94,13 +94,14 @@ def _built_in_files(corpus: Corpus) -> dict[str, Any]:
 
 def _wait(process: subprocess.Popen[bytes], corpus: Corpus, lease: UUID) -> int | None:
     """The exit code; None when its time was over. Raises _CheckFailed when another worker took over."""
-    begun = renewed = time.monotonic()
+    now = renewed = time.monotonic()
+    end = now + settings.SPADEWORK_CORPUS_CHECK_S
     while True:
         try:
-            return process.wait(_LOOK_EVERY_S)
+            return process.wait(min(_LOOK_EVERY_S, max(0.0, end - now)))
         except subprocess.TimeoutExpired:
             now = time.monotonic()
-        if now - begun > settings.SPADEWORK_CORPUS_CHECK_S:
+        if now >= end:
             return None
         if now - renewed > _RENEW_EVERY_S:
             if not renew(Corpus, corpus.pk, lease):
