@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("own_home")]
 
 
 def test_a_run_goes_from_queued_to_completed(operator: User) -> None:
-    run = supervise(queued(operator))
+    run = supervise(queued(operator), sample_s=0.05)
     assert (run.status, run.rollouts_done, run.lease) == ("completed", 3, None)
     assert run.finished_at is not None
     path = list(run.transitions.order_by("id").values_list("source", "target"))
@@ -36,8 +36,9 @@ def test_a_run_goes_from_queued_to_completed(operator: User) -> None:
     assert Episode.objects.filter(run=run).count() == 12
     assert not is_alive(trainer_of(run))
     assert "fake trainer at work" in (Path(run.directory) / "log.txt").read_text()
-    sample = run.samples.first()  # what it took of the machine
-    assert (sample.attempt, sample.processes >= 1, sample.memory_bytes > 0) == (1, True, True)
+    # What it took of the machine; a look at the very moment in which a process starts or ends may find nothing to measure.
+    assert {sample.attempt for sample in run.samples.all()} == {1}
+    assert run.samples.filter(processes__gte=1, memory_bytes__gt=0).exists()
 
 
 def test_the_trainer_sees_no_secrets(operator: User, monkeypatch: pytest.MonkeyPatch) -> None:

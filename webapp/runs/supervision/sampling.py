@@ -79,7 +79,7 @@ def cpu_seconds(members: set[Process]) -> float:
 
 
 def memory_bytes(members: set[Process]) -> int | None:
-    """Memory of the members; what several share is divided among them. None when the kernel does not say."""
+    """Memory of the members; what several share is divided among them. None when the kernel does not say, or all have ended."""
     total = 0
     for process in members:
         try:
@@ -90,4 +90,4 @@ def memory_bytes(members: set[Process]) -> int | None:
             return None
         sizes = [line.split()[1] for line in lines if line.startswith("Pss:")]
         total += 1024 * int(sizes[0]) if sizes else 0
-    return total if members else None
+    return total or None
