@@ -6,6 +6,7 @@ Nothing here downloads and nothing here runs code from a model directory (`trust
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,6 +54,17 @@ def weight_files(directory: Path) -> list[Path]:
         names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
         return [directory / Path(name).name for name in names]
     return sorted(directory.glob("*.safetensors"))
+
+
+def parameter_count(directory: Path) -> int:
+    """Weights in the files of a model directory, from their headers; tied ones are stored, and counted, once."""
+    from safetensors import safe_open
+
+    total = 0
+    for file in weight_files(directory):
+        with safe_open(file, framework="pt") as tensors:
+            total += sum(math.prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())  # noqa: SIM118 - no dict
+    return total
 
 
 def read_weights(directory: Path) -> Iterator[tuple[str, torch.Tensor]]:

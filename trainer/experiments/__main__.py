@@ -33,11 +33,13 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS), help="only these seeds (0 1 2)")
     run.add_argument("--results", type=Path, default=plan.results, help="where results are kept")
     run.add_argument("--work", type=Path, default=plan.work, help="where runs go on; removed when a result is stored")
+    run.add_argument("--model", type=Path, metavar="MODEL_DIR", help="another start model than the built-in one")
     run.add_argument("--keep-runs", action="store_true", help="keep the run directories")
     run.set_defaults(command=_run)
 
     explore = commands.add_parser("explore", help="try other settings of SPADE, judged by the probe set alone")
     explore.add_argument("--set", action="append", default=[], metavar="a.b=VALUE", help="change one setting")
+    explore.add_argument("--model", type=Path, metavar="MODEL_DIR", help="another start model than the built-in one")
     explore.add_argument("--seeds", nargs="+", type=int, default=[0])
     explore.add_argument("--results", type=Path, default=plan.results)
     explore.add_argument("--work", type=Path, default=plan.work)
@@ -65,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
 def _run(options: argparse.Namespace) -> int:
     from trainer.experiments.runner import Comparison, stored_sets
 
-    plan = Plan(results=options.results, work=options.work, keep_runs=options.keep_runs)
+    plan = Plan(results=options.results, work=options.work, keep_runs=options.keep_runs, model=options.model)
     comparison = Comparison(plan, stored_sets(), say=lambda text: print(text, flush=True))
     comparison.run([arm_named(name) for name in options.arms], options.seeds)
     return _report(options.results)
@@ -74,7 +76,7 @@ def _run(options: argparse.Namespace) -> int:
 def _explore(options: argparse.Namespace) -> int:
     from trainer.experiments.runner import Comparison, stored_sets
 
-    plan = Plan(results=options.results, work=options.work)
+    plan = Plan(results=options.results, work=options.work, model=options.model)
     comparison = Comparison(plan, stored_sets(), say=lambda text: print(text, flush=True))
     for seed in options.seeds:
         comparison.explore(assignments(options.set), seed)

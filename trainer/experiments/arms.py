@@ -9,8 +9,9 @@ from typing import Any
 
 from trainer.config import RunConfig
 from trainer.errors import UserError
+from trainer.fixed_pool import BUILTIN_POOLS
 from trainer.presets import load_preset, with_overrides
-from trainer.provenance import settings_fingerprint
+from trainer.provenance import model_fingerprint, settings_fingerprint
 
 SEEDS = (0, 1, 2)
 SPADE, FIXED_POOL = "spade", "fixed-pool"
@@ -59,7 +60,7 @@ _WITHOUT = ("seed", "preset", "description", "checkpoint")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What one call of the comparison does and where its files go."""
+    """What one call of the comparison does and where its files go. `model`: another start model than the built-in one."""
 
     results: Path = Path("docs/experiments/results")
     work: Path = Path(".artifacts/experiments")
@@ -67,15 +68,26 @@ class Plan:
     plays: int = 8
     pool_environments: int = 90
     keep_runs: bool = False
+    model: Path | None = None
 
     def config(self, arm: Arm, seed: int) -> RunConfig:
-        """Settings of one run."""
+        """Settings of one run. Another model plays from its own directory, and on a fixed pool that it wrote itself."""
+        config = self.config_for_any_model(arm, seed)
+        if self.model is None:
+            return config
+        own = {"model.path": str(self.model.resolve())}
+        if config.pool.path in BUILTIN_POOLS:
+            own["pool.path"] = str(self.work / f"pool-{model_fingerprint(self.model)}.jsonl")
+        return with_overrides(config, own)
+
+    def config_for_any_model(self, arm: Arm, seed: int) -> RunConfig:
+        """The same with the built-in model: what fingerprints are made of, since where a model lies changes nothing."""
         values = {**COMMON, **arm.overrides, **self.overrides, "seed": seed}
         return with_overrides(load_preset(arm.preset), values)
 
     def fingerprint(self, arm: Arm, parts: Mapping[str, str]) -> str:
         """Hash of all that makes two runs of an arm comparable: its settings but the seed, and `parts` (sets, pool)."""
-        values = self.config(arm, 0).model_dump(mode="json", exclude=set(_WITHOUT))
+        values = self.config_for_any_model(arm, 0).model_dump(mode="json", exclude=set(_WITHOUT))
         return settings_fingerprint(values | {"parts": dict(parts), "plays": self.plays})
 
 

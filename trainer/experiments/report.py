@@ -106,8 +106,9 @@ def report(
 
 def _of_model(model: ModelResults, charts: Sequence[str]) -> str:
     untouched = model.untouched
+    size = f", {untouched.parameters / 1e6:.2f} million parameters" if untouched.parameters else ""
     lines = [
-        f"## Model `{untouched.model}`",
+        f"## Model `{untouched.model}`{size}",
         "",
         f"Untouched: held-out {_rate(untouched.heldout.win_rate, untouched.heldout.half_interval)}, probe "
         f"{_rate(untouched.probe.win_rate, untouched.probe.half_interval)} (95 % interval over programs).",

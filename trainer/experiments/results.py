@@ -37,6 +37,7 @@ class Untouched(Stored):
 
     format: int = FORMAT
     model: str
+    parameters: int | None = None  # weights that are the same tensor count once; None: stored before this was measured
     sets: dict[str, str]
     evaluation: str  # fingerprint of the settings it was played with
     probe: Rate

@@ -45,7 +45,7 @@ from trainer.fixed_pool import BUILTIN_POOLS, load_pool
 from trainer.fork import changes
 from trainer.provenance import commit, hardware, model_fingerprint, settings_fingerprint
 from trainer.rundir import RunDirectory
-from trainer.weights import resolve_model_path
+from trainer.weights import parameter_count, resolve_model_path
 from trainer.write_pool import write_pool
 
 CURVE = (
@@ -148,7 +148,7 @@ class Comparison:
         """Scores of the model before training; measured once per model, sets and playing rules."""
         config = self.plan.config(_ANY_ARM, 0)
         sets = {str(name): programs.fingerprint for name, programs in self.sets.items()}
-        evaluation = _evaluation_fingerprint(config, self.plan.plays)
+        evaluation = _evaluation_fingerprint(self.plan.config_for_any_model(_ANY_ARM, 0), self.plan.plays)
         path = self.plan.results / model / f"{UNTOUCHED}.json"
         if path.exists():
             stored = read_untouched(path)
@@ -160,6 +160,7 @@ class Comparison:
             scores = {name: evaluator.play(programs, plays=self.plan.plays) for name, programs in self.sets.items()}
         measured = Untouched(
             model=model,
+            parameters=parameter_count(directory),
             sets=sets,
             evaluation=evaluation,
             probe=_rate(scores["probe"]),

@@ -10,6 +10,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from trainer.errors import UserError
+
 MODEL_DIRECTORY = Path(__file__).parent / "model"
 
 
@@ -29,6 +31,9 @@ def _parser() -> argparse.ArgumentParser:
     build.add_argument("--out", type=Path, default=MODEL_DIRECTORY, help="directory to write")
     build.add_argument("--work", type=Path, default=Path("starter-build"), help="where an interrupted build continues")
     build.add_argument("--anew", action="store_true", help="throw away what is in --work and begin again")
+    build.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="change a number of the recipe (hidden=192)"
+    )
     build.add_argument("--processes", type=int, default=2, help="processes of one thread each")
     measure = commands.add_parser("measure", help="pass rates, win rates and regret, through the sandbox")
     measure.add_argument("--model", type=Path, default=MODEL_DIRECTORY, help="model directory")
@@ -43,10 +48,14 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _build(options: argparse.Namespace) -> dict[str, Any]:
+    from trainer.assignments import assignments
     from trainer.starter.build import build
-    from trainer.starter.recipe import Recipe
+    from trainer.starter.recipe import Recipe, changed
 
-    return build(Recipe(), work=options.work, out=options.out, processes=options.processes, anew=options.anew)
+    recipe = changed(Recipe(), assignments(options.set))
+    if recipe != Recipe() and options.out == MODEL_DIRECTORY:
+        raise UserError("--set makes another model than the built-in one: say with --out where it goes")
+    return build(recipe, work=options.work, out=options.out, processes=options.processes, anew=options.anew)
 
 
 def _measure(options: argparse.Namespace) -> dict[str, Any]:

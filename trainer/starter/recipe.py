@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
+
+from trainer.errors import UserError
 
 
 class Stage(NamedTuple):
@@ -73,6 +76,18 @@ def as_json(recipe: Recipe) -> dict[str, Any]:
     """The recipe as plain values, as it stands in `build.json` and in an unfinished build."""
     values: dict[str, Any] = json.loads(json.dumps(asdict(recipe)))
     return values
+
+
+def changed(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
+    """The recipe with some of its numbers changed. Raises `UserError` for a name that is none, and for what is no such number."""
+    numbers = {name: value for name, value in asdict(recipe).items() if isinstance(value, int | float)}
+    for name, value in values.items():
+        if name not in numbers:
+            raise UserError(f"the recipe has no number {name!r}; it has {', '.join(numbers)}")
+        kinds = int if isinstance(numbers[name], int) else (int, float)
+        if isinstance(value, bool) or not isinstance(value, kinds):
+            raise UserError(f"{name}={value} is not {'a whole number' if kinds is int else 'a number'}")
+    return replace(recipe, **values)
 
 
 def learning_rate(recipe: Recipe, step: int) -> float:

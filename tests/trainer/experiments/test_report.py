@@ -68,6 +68,14 @@ def row(text: str, title: str, number: int = 0) -> list[str]:
     return [cell.strip() for cell in lines[number].strip("|").split("|")]
 
 
+def test_a_section_says_how_large_its_model_is_where_that_is_known() -> None:
+    sized = untouched().model_copy(update={"parameters": 1_886_592})
+    assert "## Model `aaa`, 1.89 million parameters\n" in report(
+        [ModelResults(sized, ())], notes="", plays=8, charts=lambda _: ()
+    )
+    assert "## Model `aaa`\n" in page()
+
+
 def test_gains_are_points_over_the_untouched_model_with_an_interval_over_seeds() -> None:
     # 18, 20, 22 points: mean 20, standard deviation 2, half width 4.303 * 2 / sqrt(3) = 4.97.
     found = gains(SPADE, "heldout")

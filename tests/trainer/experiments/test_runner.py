@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import load_file
 
 from trainer.engines import open_engines
 from trainer.errors import InfrastructureError, UserError
@@ -64,12 +66,24 @@ def test_an_experiment_is_trained_evaluated_stored_and_not_done_twice(tmp_path: 
     assert result.probe.plays == result.heldout.plays == 4
     assert list(result.probe_curve) == ["0", "1", "2"] and result.probe_curve["2"] == result.probe.win_rate
     untouched = read_untouched(path.with_name("untouched.json"))
+    assert untouched.parameters == sum(p.numel() for p in load_file(STARTER_DIRECTORY / "model.safetensors").values())
     assert (result.probe_before, result.heldout_before) == (untouched.probe.win_rate, untouched.heldout.win_rate)
     assert [p.name for p in (tmp_path / "work").iterdir()] == ["lock"], (
         "the run directory goes when the result is stored"
     )
     assert comparison(tmp_path, said).run([arm_named(SPADE)], [5]) == []
     assert said[-1] == "spade, seed 5: there already"
+
+
+def test_another_start_model_plays_on_its_own_pool_and_where_it_lies_changes_no_fingerprint(tmp_path: Path) -> None:
+    shutil.copytree(STARTER_DIRECTORY, tmp_path / "model")
+    there, built_in = Plan(work=tmp_path / "work", model=tmp_path / "model"), Plan()
+    for name in (SPADE, FIXED_POOL):
+        config = there.config(arm_named(name), 0)
+        assert config.model.path == str(tmp_path / "model")
+        assert there.fingerprint(arm_named(name), {}) == built_in.fingerprint(arm_named(name), {})
+    assert config.pool.path == str(tmp_path / "work" / f"pool-{model_fingerprint(STARTER_DIRECTORY)}.jsonl")
+    assert there.config(arm_named(SPADE), 0).pool.path == built_in.config(arm_named(SPADE), 0).pool.path == ""
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from trainer.__main__ import main
 from trainer.errors import UserError
 from trainer.starter.__main__ import MODEL_DIRECTORY
 from trainer.starter.build import ORIGIN, Training, build, origin, refuse_other_work
-from trainer.starter.recipe import Recipe
+from trainer.starter.recipe import Recipe, changed
 from trainer.starter.tokens import load_tokenizer
 
 OTHER = replace(Recipe(), weight_decay=0.1)
@@ -74,3 +75,19 @@ def test_training_goes_on_with_the_numbers_it_stopped_with(tmp_path: Path) -> No
     assert (second.step, second.tokens, second.loss) == (whole.step, whole.tokens, whole.loss)
     for a, b in zip(second.model.parameters(), whole.model.parameters(), strict=True):
         assert torch.equal(a, b)
+
+
+def test_numbers_of_the_recipe_can_be_changed_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert changed(Recipe(), {"hidden": 192, "mlp": 768, "weight_decay": 0}) == replace(
+        Recipe(), hidden=192, mlp=768, weight_decay=0
+    )
+    for values, said in (
+        ({"width": 192}, "the recipe has no number 'width'; it has seed, batch_tokens"),
+        ({"stages": 1}, "the recipe has no number 'stages'"),
+        ({"hidden": 1.5}, "hidden=1.5 is not a whole number"),
+        ({"weight_decay": True}, "weight_decay=True is not a number"),
+    ):
+        with pytest.raises(UserError, match=re.escape(said)):
+            changed(Recipe(), values)
+    assert main(["starter", "build", "--set", "hidden=192"]) == 2
+    assert "--set makes another model than the built-in one: say with --out where it goes" in capsys.readouterr().err
