@@ -35,6 +35,7 @@ class Command(BaseModel):
     """One line of control.jsonl.
 
     `environment` is a key ("r0004-s03") and names what is judged; memory records go by the key of their environment.
+    Pause, resume, stop and checkpoint are for one attempt: the one named, or, where none is, the one going on when the line is written.
     `weight` belongs to `down_weight`: above 0, at most 1. From the rollout of the answer on, the advantages of every sample that comes
     from the environment (its unhinted episodes, and its design when that is trained) are multiplied by it after they were normalised;
     group statistics, sample counts and metrics of rewards stay as they are. 1 restores it; to leave an environment out, quarantine it.
@@ -86,6 +87,8 @@ class Control:
         self._sleep = sleep
         self._stop = stop
         self._paused = False
+        # What an attempt before this one was told is read again from its checkpoint on; only judgements still hold.
+        self._told_before = run.control.stat().st_size if attempt > 1 and run.control.is_file() else 0
 
     def safe_point(self) -> None:
         """Handle what has come in. Blocks while paused. Raises `Cancelled` when the run is to stop."""
@@ -97,18 +100,19 @@ class Control:
             raise Cancelled(self._stop.reason)
 
     def _read_commands(self) -> None:
-        for line in self._new_lines():
+        for line, is_old in self._new_lines():
             try:
                 command = Command.model_validate(json.loads(line))
             except (ValueError, ValidationError, RecursionError):
                 self._acknowledge(_best_id(line), "unknown", False, "not a command this version understands")
                 continue
-            if command.attempt not in (None, self._attempt) and command.action not in _FOR_THE_RUN:
+            is_mine = command.attempt == self._attempt or (command.attempt is None and not is_old)
+            if not is_mine and command.action not in _FOR_THE_RUN:
                 continue  # meant for another attempt
             self._carry_out(command)
 
-    def _new_lines(self) -> list[bytes]:
-        """Whole lines written since the last look; the offset moves past them."""
+    def _new_lines(self) -> list[tuple[bytes, bool]]:
+        """Whole lines written since the last look, each with whether it was there before this attempt; the offset moves past them."""
         if not self._run.control.is_file():
             return []
         with self._run.control.open("rb") as file:
@@ -117,8 +121,14 @@ class Control:
         whole = data.rfind(b"\n") + 1
         if not whole and len(data) == _MAX_LINE_BYTES:
             whole = len(data)  # a line longer than any command: skip it
+        place = self._state.control_offset
         self._state.control_offset += whole
-        return [line for line in data[:whole].split(b"\n") if line.strip()]
+        lines = []
+        for line in data[:whole].split(b"\n"):
+            if line.strip():
+                lines.append((line, place < self._told_before))
+            place += len(line) + 1
+        return lines
 
     def _carry_out(self, command: Command) -> None:
         match command.action:

@@ -74,7 +74,10 @@ class Progress:
                 )
                 self._update(total=payload["total_rollouts"], completed=payload["start_rollout"])
             case "run_state":
-                self._say(f"run {payload['state']}" + (f": {payload['reason']}" if payload["reason"] else ""))
+                why = f": {payload['reason']}" if payload["reason"] else ""
+                # Why it failed is said on stderr as well: a terminal, which shows both, needs it once.
+                is_said = payload["state"] == "failed" and self._console.is_terminal
+                self._say(f"run {payload['state']}{why}", screen="run failed" if is_said else "")
             case "phase":
                 self._update(
                     description=f"rollout {rollout}",
@@ -103,10 +106,10 @@ class Progress:
         if self._bar is not None:
             self._bar.update(self._task, **fields)
 
-    def _say(self, text: str) -> None:
-        """One line to the screen and to log.txt. Model text in it cannot move the cursor."""
+    def _say(self, text: str, *, screen: str = "") -> None:
+        """One line to log.txt and to the screen (there `screen`, when given). Model text in it cannot move the cursor."""
         clean = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
-        self._console.print(clean, markup=False)
+        self._console.print(screen or clean, markup=False)
         if self._log is not None:
             stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
             try:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import connection
 
 from tests.runs.eventwriter import EventWriter
 from trainer.config import RunConfig
@@ -279,6 +282,32 @@ def test_a_torn_last_line_is_left_out_and_said(elsewhere: Path) -> None:
     assert (run.status, run.gap) == ("lost", False)
     warning = Event.objects.get(run=run, kind="ingest_warning")
     assert "23 bytes" in warning.payload["message"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_imports_of_one_run_at_the_same_moment_make_one_run(elsewhere: Path, tmp_path: Path) -> None:
+    end(make_run(elsewhere))
+    shutil.copytree(elsewhere, tmp_path / "copy")
+    refused: list[str] = []
+
+    def try_too(_done: int, _total: int) -> None:
+        def of(directory: Path) -> None:
+            try:
+                import_run(actor=None, directory=directory)
+            except ActRefused as error:
+                refused.append(str(error))
+            finally:
+                connection.close()
+
+        for directory in (elsewhere, tmp_path / "copy"):
+            other = threading.Thread(target=of, args=[directory])
+            other.start()
+            other.join()
+
+    run = import_run(actor=None, directory=elsewhere, progress=try_too)
+    assert list(Run.objects.all()) == [run]
+    assert len(refused) >= 2 and all("is being imported right now" in text for text in refused), refused
+    assert import_run(actor=None, directory=elsewhere) == run  # nothing is held for longer than the import
 
 
 def test_a_directory_a_trainer_works_in_is_refused(elsewhere: Path) -> None:

@@ -6,10 +6,11 @@ our own run directories (``Copying``); which of the two is settled by the first 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import Exists, F, OuterRef, Q
 from django.utils import timezone
 
@@ -30,6 +31,7 @@ from webapp.runs.supervision.outcome import judge_silence
 
 #: Gets the events taken in so far and all there are.
 Progress = Callable[[int, int], None]
+_LOCKS = 7_421_002  # of PostgreSQL's advisory locks of two numbers; the second is made from what is imported
 
 
 def import_run(
@@ -44,7 +46,7 @@ def import_run(
     """The run of that directory with all its events. Everything is checked before anything is written.
 
     Raises ActRefused: it is no run directory, its log is damaged (unless ``accept_damage``: the holes are then shown with the
-    run), a trainer is at work in it, or it cannot be told from another run.
+    run), a trainer is at work in it, it is being imported by somebody else, or it cannot be told from another run.
     """
     checked = check_directory(directory)
     if checked.damage and not accept_damage:
@@ -52,6 +54,27 @@ def import_run(
             f"the event log of {checked.root} is damaged: {checked.damage_text}. Copy it again from where it was made, or "
             "import it with its damage (--damaged): what is missing is then marked on the run's pages"
         )
+    with _alone_with(checked):
+        return _take_in(actor=actor, checked=checked, name=name, copying=copying, progress=progress)
+
+
+@contextmanager
+def _alone_with(checked: Checked) -> Iterator[None]:
+    """Nobody else imports this run meanwhile, here or from a copy of the directory. The lock goes with the connection."""
+    what = (_LOCKS, checked.began.isoformat() if checked.began is not None else str(checked.root))
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_lock(%s, hashtext(%s))", what)
+        if cursor.fetchone() != (True,):
+            raise ActRefused(f"the run in {checked.root} is being imported right now: wait until that has ended")
+    try:
+        yield
+    finally:
+        if connection.is_usable():
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT pg_advisory_unlock(%s, hashtext(%s))", what)
+
+
+def _take_in(*, actor: User | None, checked: Checked, name: str, copying: Copying, progress: Progress) -> Run:
     run = _known(checked) or _create(actor=actor, checked=checked, name=name, copying=copying)
     if _is_copied(run):
         wanted = copying if copying != Copying.NOTHING else Copying.RECORDS

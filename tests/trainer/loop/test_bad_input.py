@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import pty
 import resource
+import struct
+import subprocess
+import sys
+import termios
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +49,26 @@ def test_an_unknown_model_path(tmp_path: Path, capsys: pytest.CaptureFixture[str
         f"model.path: {tmp_path}/nowhere does not exist. Give a Hugging Face model directory or 'builtin:starter'."
         in said
     )
+
+
+def test_a_terminal_says_why_a_run_failed_once_and_a_file_as_well(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "trainer", "run", str(tmp_path / "run"), "--set", f"model.path={tmp_path}/nowhere"]
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 400, 0, 0))
+    done = subprocess.run(command, stdin=theirs, stdout=theirs, stderr=theirs, check=False)
+    os.close(theirs)
+    shown = b""
+    with suppress(OSError):  # EIO: the other side is closed
+        while more := os.read(ours, 65536):
+            shown += more
+    os.close(ours)
+    assert done.returncode == 2
+    assert shown.count(b"does not exist") == 1 and b"run failed" in shown and b"trainer: user:" in shown
+    assert "does not exist" in (tmp_path / "run" / "log.txt").read_text()
+    redirected = subprocess.run(
+        [*command[:4], str(tmp_path / "again"), *command[5:]], capture_output=True, text=True, check=False
+    )
+    assert "does not exist" in redirected.stdout and "does not exist" in redirected.stderr
 
 
 def test_a_tokenizer_without_chat_template(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

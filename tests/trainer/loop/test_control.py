@@ -129,6 +129,22 @@ def test_commands_for_another_attempt_are_left_alone(tmp_path: Path) -> None:
     assert driven.answers() == {}
 
 
+def test_a_stop_for_no_attempt_in_particular_does_not_stop_the_next_one_too(tmp_path: Path) -> None:
+    both = (at("rollout_started", 4), send("stop", attempt=None)), (at("rollout_started", 4), send("checkpoint"))
+    driven = Driven(tmp_path / "run", *both, checkpoint__every=3)
+    shutil.rmtree(driven.run.checkpoint(4))  # the lines stand after the checkpoint that the next attempt goes on from
+
+    def stop_after_4(kind: str, payload: Mapping[str, Any], rollout: int | None) -> None:
+        if at("rollout_finished", 4)(kind, payload, rollout):
+            send("stop", attempt=None, number=2)(driven.run)
+
+    assert attempt(driven.run, FakeEngines(), listen=lambda log: log.listeners.append(stop_after_4)) == 0
+    events = list(read_events(driven.run, 2))
+    assert events[0]["payload"]["start_rollout"] == 3
+    assert [e["payload"]["command"] for e in events if e["kind"] == "command"] == ["stop-2"]
+    assert (events[-1]["payload"]["state"], events[-1]["rollout"]) == ("stopped", 5)
+
+
 def test_checkpoint_now_saves_the_last_finished_rollout(tmp_path: Path) -> None:
     driven = Driven(tmp_path / "run", (at("rollout_started", 1), send("checkpoint")), checkpoint__every=3)
     assert driven.answers()["checkpoint-1"]["message"] == "checkpoint 000001 written"
