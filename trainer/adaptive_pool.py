@@ -56,8 +56,13 @@ class AdaptivePool(FixedPool):
         return [self._one(ladders[name], self.windows[name]) for name in chosen]
 
     def observe(self, identifier: str, rewards: Sequence[float]) -> None:
-        """Unhinted rewards of one rollout, in the order of the plays."""
-        environment = self.environments[identifier]
+        """Unhinted rewards of one rollout, in the order of the plays. Of what is no part of the pool (any more) nothing is noted.
+
+        A fork takes the environments in play along, whatever its own pool holds.
+        """
+        environment = self.environments.get(identifier)
+        if environment is None or identifier in self.rejected:
+            return
         ladder = self._ladders()[environment.name]
         difficulty = next(step for step, rungs in enumerate(ladder) if environment in rungs)
         config = self._config

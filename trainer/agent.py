@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import re
+
 _BOX = "\\boxed{"
+_BRACES = re.compile("[{}]")
 _REDUNDANT_BRACES = 2
 _THINK_END = "</think>"
 
 
 def boxed_content(text: str) -> str | None:
-    """Text inside the first `\\boxed{…}` with balanced braces, without up to two redundant brace pairs; None without a box."""
+    """Text inside the first `\\boxed{…}` with balanced braces, without up to two redundant brace pairs; None without a box.
+
+    One pass over the braces, whatever a model writes.
+    """
     start = text.find(_BOX)
-    while start >= 0:
-        inner = _balanced(text, start + len(_BOX))
-        if inner is not None:
-            return _strip_braces(inner)
-        start = text.find(_BOX, start + len(_BOX))
-    return None
+    if start < 0:
+        return None
+    opened: list[int] = []
+    first: tuple[int, int] | None = None
+    for brace in _BRACES.finditer(text, start):
+        at = brace.start()
+        if text[at] == "{":
+            opened.append(at)
+        elif opened:
+            opening = opened.pop()
+            if text.endswith(_BOX, start, opening + 1) and (first is None or opening < first[0]):
+                first = (opening, at)
+    return None if first is None else _strip_braces(text[first[0] + 1 : first[1]])
 
 
 def action_of(reply: str) -> str:

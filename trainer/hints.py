@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from string import ascii_lowercase
 
 from trainer.agent import boxed_content
 from trainer.artifacts import write_hint
@@ -18,7 +19,8 @@ from trainer.state import Environment, HintState
 
 MAX_WORDS = 100
 _SPECIFIC_CHARS = 3
-_FENCE = re.compile(r"\A```[a-z]*\s*(.*?)\s*```\Z", re.DOTALL)
+_GAP_CHARS, _JOINED_CHARS = 6, 3
+_FENCE = "```"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +83,7 @@ def wording_of(answer: Answer) -> Wording:
     if answer.finish == "length":
         return Wording("", "the reply was cut at hint.max_tokens")
     text = answer.text.rsplit("</think>", 1)[-1].strip()
-    fenced = _FENCE.match(text)
-    text = _from_json(fenced.group(1) if fenced else text).strip().removeprefix("HINT:").strip().strip('"').strip()
+    text = _from_json(_unfenced(text)).strip().removeprefix("HINT:").strip().strip('"').strip()
     if not text:
         return Wording("", "the reply was empty")
     words = len(text.split())
@@ -97,17 +98,61 @@ def leak_of(hint: str, solutions: Sequence[Sequence[str] | None]) -> str:
     different, one of at least three characters.
     """
     known = [[_content(a) for a in actions] for actions in solutions if actions]
-    for contents in known:
-        sequence = [re.escape(c) for c in contents if c]
-        if len(sequence) > 1 and _mentions(hint, r"\W{1,6}(?:then\W{1,3}|and\W{1,3})?".join(sequence)):
+    for contents in dict.fromkeys(map(tuple, known)):  # often the same for several seeds
+        sequence = [c for c in contents if c]
+        if len(sequence) > 1 and holds_sequence(hint, sequence):
             return f"it holds the winning actions {', '.join(contents)}"
     answers = [contents[-1] for contents in known if contents[-1]]
     different = set(answers)
     for answer in sorted(different):
         telling = len(different) == 1 or (len(answer) >= _SPECIFIC_CHARS and len(different) * 2 > len(answers))
-        if telling and _mentions(hint, re.escape(answer)):
+        if telling and re.search(rf"(?<!\w){re.escape(answer)}(?!\w)", hint, re.IGNORECASE):
             return f"it names the answer {answer!r}"
     return ""
+
+
+def holds_sequence(hint: str, actions: Sequence[str]) -> bool:
+    """Whether the actions stand in the hint one after the other, as whole words in any case.
+
+    Between two of them are one to six characters that belong to no word; "then" or "and" with one to three more may follow. A set of
+    places is a whole number with a bit for each, so that the time is bounded whatever the actions are, which a program chose.
+    """
+    if sum(map(len, actions)) + len(actions) - 1 > len(hint):
+        return False
+    no_word = _places(r"\W", hint)
+    joints = [(_places(f"(?={word})", hint), len(word)) for word in ("then", "and")]
+    starts: dict[str, int] = {}
+    reached = (no_word << 1) | 1  # where an action may begin: at the start, or after what belongs to no word
+    for number, action in enumerate(actions):
+        if number:
+            gaps = _after(reached, no_word, _GAP_CHARS)
+            joined = 0
+            for places, length in joints:
+                joined |= (gaps & places) << length
+            reached = gaps | _after(joined, no_word, _JOINED_CHARS)
+        if action not in starts:
+            starts[action] = _places(f"(?={re.escape(action)})", hint)
+        reached = (reached & starts[action]) << len(action)
+        if not reached:
+            return False
+    return bool(reached & (no_word | 1 << len(hint)))
+
+
+def _places(pattern: str, text: str) -> int:
+    """The bits of all places where the pattern matches."""
+    bits = bytearray(len(text) // 8 + 1)
+    for found in re.finditer(pattern, text, re.IGNORECASE):
+        bits[found.start() // 8] |= 1 << found.start() % 8
+    return int.from_bytes(bits, "little")
+
+
+def _after(places: int, no_word: int, most: int) -> int:
+    """Where one is after one to `most` characters that belong to no word."""
+    reached = 0
+    for _ in range(most):
+        places = (places & no_word) << 1
+        reached |= places
+    return reached
 
 
 def _stored(environment: Environment) -> _Progress:
@@ -179,8 +224,11 @@ def _content(action: str) -> str:
     return (action if inner is None else inner).strip()
 
 
-def _mentions(hint: str, pattern: str) -> bool:
-    return re.search(rf"(?<!\w){pattern}(?!\w)", hint, re.IGNORECASE) is not None
+def _unfenced(text: str) -> str:
+    """What stands between the fences of a text that is one fenced block; else the text."""
+    if len(text) < 2 * len(_FENCE) or not (text.startswith(_FENCE) and text.endswith(_FENCE)):
+        return text
+    return text[len(_FENCE) : -len(_FENCE)].lstrip(ascii_lowercase).strip()
 
 
 def _from_json(text: str) -> str:

@@ -11,6 +11,7 @@ from trainer.events import DesignerRewarded, Warned
 from trainer.learn.advantage import ema_advantages, ema_update, group_advantages
 from trainer.learn.engine import TrainRow
 from trainer.regret import Scored, designer_weight, mean, population_variance, score_designs
+from trainer.rollout.dialogue import Row
 from trainer.rollout.play import Episode
 from trainer.session import Session
 from trainer.state import DesignSample
@@ -126,8 +127,12 @@ def _advantages(session: Session, key: str, rewards: Sequence[float]) -> list[fl
 def _episode_rows(
     session: Session, episode: Episode, advantage: float, rollout: int, *, masked: bool
 ) -> list[TrainRow]:
-    """The rows of one episode: one, or one per turn when earlier thinking is dropped from the history."""
-    parts = episode.rows()
+    """The rows of one episode: one, or one per turn when earlier thinking is dropped from the history.
+
+    One that has no reply, since its first observation fills the context, is a sample all the same: a row without a token (spec 8).
+    """
+    assert episode.dialogue is not None, "only opened episodes have a reward"
+    parts = episode.rows() or [Row(episode.dialogue.context_ids, (), (), ())]
     return [
         TrainRow(
             sample=episode.key,

@@ -81,6 +81,14 @@ def test_difficulties_that_are_not_there_are_skipped_and_the_last_one_is_the_end
     assert {e.difficulty for e in mine.draw(3) if e.name != "a"} == {0}
 
 
+def test_what_a_fork_brought_along_or_the_gates_refused_since_moves_no_window() -> None:
+    mine = pool()
+    mine.rejected["a-0-0"] = "size"
+    mine.observe("r0000-s00-a1", [1.0] * 8)
+    mine.observe("a-0-0", [1.0] * 8)
+    assert all((w.low, w.high, w.attempts) == (0, 0, 0) for w in mine.windows.values())
+
+
 def test_too_few_wins_start_the_count_again() -> None:
     mine = pool()
     mine.observe("b-0-0", [1.0, 1.0, 0.0, 0.0, 1.0, 1.0, 1.0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainer.hints import leak_of, wording_of
+from trainer.hints import holds_sequence, leak_of, wording_of
 from trainer.policy import Answer
 
 
@@ -80,3 +80,33 @@ def test_an_answer_inside_a_longer_word_is_no_leak() -> None:
 def test_without_solutions_nothing_can_leak() -> None:
     assert leak_of("Say B.", [None, None]) == ""
     assert leak_of("Say B.", [[]]) == ""
+
+
+@pytest.mark.parametrize(
+    ("hint", "actions", "held"),
+    [
+        ("Play up, then left.", ["up", "left"], True),
+        ("Play UP and - Left", ["up", "left"], True),
+        ("Play up then then left", ["up", "left"], False),
+        ("Play up       left", ["up", "left"], False),  # seven characters between
+        ("Play up thenleft", ["up", "left"], False),
+        ("Backup, left", ["up", "left"], False),
+        ("up, lefty", ["up", "left"], False),
+        ("a b: c d", ["a b", "c d"], True),
+        ("- - -", ["-", "-", "-"], True),
+        ("-- --", ["-", "-", "-"], False),
+        ("up", ["up", "up"], False),
+        ("", ["up", "up"], False),
+    ],
+)
+def test_a_sequence_is_found_as_whole_words_with_short_gaps(hint: str, actions: list[str], held: bool) -> None:
+    assert holds_sequence(hint, actions) is held
+
+
+def test_no_program_can_choose_actions_that_take_for_ever_to_look_for() -> None:
+    # Each of these took from minutes to longer than the universe is old.
+    dashes = [["\\boxed{-}"] * 1000] * 2
+    assert leak_of("x " + "-" * 1998 + " y", dashes) == "it names the answer '-'"
+    assert leak_of("x " + "- " * 1000 + "y", dashes).startswith("it holds the winning actions -, -")
+    assert leak_of("Look closely.", [["\\boxed{" * 60_000]] * 2) == ""
+    assert wording_of(answer("```" + "\n" * 50_000 + "x")).text.endswith("x")

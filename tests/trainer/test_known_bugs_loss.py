@@ -94,11 +94,11 @@ def session(**overrides: Any) -> Any:
 
 
 def episode(environment: str, play: int, reward: float, *, status: str = "lost", words: int = 2) -> Episode:
-    """An ended episode with `words` sampled tokens."""
+    """An ended episode with `words` sampled tokens; with none its first observation filled the context."""
     place = Environment(environment, "", 0, "Optimization", "GameEnv", "", None)
     ids = tuple(range(50, 50 + words))
     said = Row((10,), ids, (1,) * words, (-6.0,) * words)
-    dialogue: Any = SimpleNamespace(rows=lambda: [said])
+    dialogue: Any = SimpleNamespace(rows=lambda: [said] if words else [], context_ids=(10,))
     return Episode(place, "unhinted", 0, play, 0, dialogue=dialogue, rewards=[reward], status=status)  # type: ignore[arg-type]
 
 
@@ -190,6 +190,18 @@ def test_n09_an_empty_mask_beside_others_is_a_sample_of_loss_zero(model_director
     for got, other in zip(gradients(beside), gradients(alone), strict=True):
         assert torch.isfinite(got).all()
         assert torch.allclose(got, other / 2, atol=1e-12)
+
+
+def test_n09_an_episode_without_a_reply_is_a_sample_too(model_directory: Path) -> None:
+    group = [episode("e", 0, 0.0, status="context_full", words=0), episode("e", 1, 1.0), episode("e", 2, 0.0)]
+    batch = make_batch(session(), group, 0)
+    assert [(r.sample, r.prompt_ids, r.token_ids) for r in batch.rows if not r.token_ids] == [("e/o0/u/00", (10,), ())]
+    assert len(batch.rows) == len(batch.agent_rewards) == 3
+    without, beside = learner(model_directory), learner(model_directory)
+    without.update([r for r in batch.rows if r.token_ids], rollout=0)
+    beside.update(batch.rows, rollout=0)
+    for got, other in zip(gradients(beside), gradients(without), strict=True):
+        assert torch.allclose(got, other * 2 / 3, atol=1e-7)  # norms compute in fp32
 
 
 def test_n10_the_loss_changes_none_of_its_inputs() -> None:

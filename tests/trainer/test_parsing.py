@@ -65,3 +65,9 @@ def test_extract_names_what_is_missing() -> None:
     assert "no class" in extract_program("I cannot do that.", source_bytes=1000).problem
     assert "source_bytes" in extract_program("class AEnv:\n" + "#" * 2000, source_bytes=1000).problem
     assert extract_program("class AEnv:\n    pass", source_bytes=1000).problem == ""
+
+
+def test_a_reply_of_nothing_but_open_boxes_is_read_in_one_pass() -> None:
+    assert boxed_content("\\boxed{" * 60_000) is None
+    assert boxed_content("\\boxed{" * 60_000 + "7}") == "7"
+    assert boxed_content("}}{ \\boxed{a{b}c} \\boxed{d}") == "a{b}c"

@@ -27,7 +27,8 @@ class Adapters:
     def __init__(self, model: Any, config: LoraConfig, *, seed: int) -> None:
         """Add adapters to the model in place; only they are trained from then on.
 
-        Raises `UserError` when no layer has a name of `lora.modules`, or the architecture has no linear layer at all.
+        Raises `UserError` when no layer has a name of `lora.modules`, one of them is tied to another, or the architecture has no linear
+        layer at all.
         """
         import peft
         from peft.tuners.tuners_utils import BaseTunerLayer
@@ -39,6 +40,7 @@ class Adapters:
             lora_dropout=0.0,  # dropout would make the learner's log-probs differ from the sampler's
             bias="none",
         )
+        embeddings, head = model.get_input_embeddings(), model.get_output_embeddings()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             try:
@@ -50,6 +52,12 @@ class Adapters:
         self._layers: dict[str, Any] = {
             name: module for name, module in model.named_modules() if isinstance(module, BaseTunerLayer)
         }
+        shared = [n for n, layer in self._layers.items() if layer.get_base_layer() in (embeddings, head)]
+        if shared and head is not None and head.weight is embeddings.weight:
+            raise UserError(
+                f"lora.modules: {', '.join(shared)} shares its weights with the model's other end (tied embeddings), so a change of one "
+                "alone cannot be merged. Leave it out."
+            )
 
     def merged(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Weights by their ordinary Hugging Face names, the adapters' change added."""

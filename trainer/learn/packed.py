@@ -32,7 +32,7 @@ def _packed_attention(
     value: torch.Tensor,
     attention_mask: torch.Tensor | None,
     scaling: float | None = None,
-    dropout: float = 0.0,
+    dropout: float = 0.0,  # never applied: what is trained is the distribution that was sampled
     sliding_window: int | None = None,
     packed_bounds: Sequence[int] = (),
     **unused: Any,
@@ -52,7 +52,6 @@ def _packed_attention(
                 value[:, :, a:b],
                 attn_mask=mask,
                 is_causal=mask is None,
-                dropout_p=dropout,
                 scale=scaling,
                 enable_gqa=query.shape[1] != key.shape[1],
             )
@@ -96,6 +95,31 @@ def packed_hidden(model: Any, pack: Pack) -> torch.Tensor:
         use_cache=False,
     )
     return output.last_hidden_state[0]  # type: ignore[no-any-return]
+
+
+def check_packed(model: Any) -> float:
+    """The largest difference between log-probs of two packed sequences and of the model's own forward pass over each of them.
+
+    Not near zero for architectures that do more than attention across tokens, or anything between the last norm and the softmax.
+    """
+    vocab = model.get_output_embeddings().weight.shape[0]
+    sequences = [[(7 + 13 * i * i) % vocab for i in range(12)], [(5 + 11 * i * i) % vocab for i in range(9)]]
+    device = model.get_output_embeddings().weight.device
+    pack = pack_sequences(sequences, device=device)
+    with torch.no_grad():
+        hidden_TC = packed_hidden(model, pack)
+        gaps = []
+        for sequence, start in zip(sequences, pack.bounds[:-1], strict=True):
+            ids_1T = torch.tensor([sequence], device=device)
+            logits_TV = model(input_ids=ids_1T, use_cache=False).logits[0, :-1]
+            own_T = torch.log_softmax(logits_TV.float(), dim=-1).gather(1, ids_1T[0, 1:, None])[:, 0]
+            hidden_MC, ones_M = (
+                hidden_TC[start : start + len(sequence) - 1],
+                torch.ones(len(sequence) - 1, device=device),
+            )
+            packed_T, _ = selected_logprobs(model, hidden_MC, ids_1T[0, 1:], ones_M)
+            gaps.append(float((own_T - packed_T.float()).abs().max()))
+    return max(gaps)
 
 
 def selected_logprobs(

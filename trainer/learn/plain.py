@@ -22,10 +22,12 @@ from trainer.learn.batch import RowPack, build_packs, check_rows, split_minibatc
 from trainer.learn.engine import Learner, TrainRow
 from trainer.learn.lora import Adapters
 from trainer.learn.loss import LossTokens, grpo_loss
-from trainer.learn.packed import packed_hidden, register_packed_attention, selected_logprobs
+from trainer.learn.packed import check_packed, packed_hidden, register_packed_attention, selected_logprobs
 from trainer.learn.ranks import OneRank, Ranks
 from trainer.learn.tally import Tally
 from trainer.weights import load_model, load_tokenizer, read_weights, resolve_device
+
+_MOST_PACKING_GAP = 1e-2  # of a log-prob; ordinary architectures stay below 1e-4
 
 
 class PlainLearner(Learner):
@@ -52,10 +54,6 @@ class PlainLearner(Learner):
         """
         if loss.kl_coef > 0 and reference is None and adapters is None:
             raise ValueError("loss.kl_coef > 0 needs the reference model")
-        if getattr(model.config, "final_logit_softcapping", None):
-            raise UserError(
-                "Models with capped logits (final_logit_softcapping) cannot be trained by the plain learner."
-            )
         self._model, self._tokenizer, self._reference = model, tokenizer, reference
         self._loss, self._optim, self._autocast = loss, optim, autocast
         self._ranks, self._adapters = ranks or OneRank(), adapters
@@ -69,7 +67,7 @@ class PlainLearner(Learner):
             weight_decay=optim.weight_decay,
             fused=True,
         )
-        model.train()
+        _without_dropout(model)
 
     @classmethod
     def from_directory(
@@ -90,6 +88,13 @@ class PlainLearner(Learner):
         """
         attention, place = register_packed_attention(), str(resolve_device(device))
         model = load_model(path, dtype=torch.float32, device=place, attention=attention)
+        gap = check_packed(model.eval())
+        if not gap < _MOST_PACKING_GAP:
+            raise UserError(
+                f"model.path: the plain learner cannot train this architecture ({model.config.model_type}): its log-probs differ "
+                f"by {gap:.2g} from the model's own. "
+                "Give a model without scaled or capped logits, whose layers mix tokens by attention alone."
+            )
         if optim.activation_checkpointing:
             model.gradient_checkpointing_enable({"use_reentrant": False})
         adapters = Adapters(model, lora, seed=seed) if lora is not None and lora.rank else None
@@ -292,3 +297,16 @@ class PlainLearner(Learner):
     def close(self) -> None:
         """Free the gradients."""
         self._optimizer.zero_grad(set_to_none=True)
+
+
+def _without_dropout(model: Any) -> None:
+    """Train what is sampled: no dropout, which would also draw from a random stream that no checkpoint holds.
+
+    Only the layers that recompute their activations are told that they train: without it they do not.
+    """
+    from transformers.modeling_layers import GradientCheckpointingLayer
+
+    model.eval()
+    for module in model.modules():
+        if isinstance(module, GradientCheckpointingLayer):
+            module.training = True

@@ -231,3 +231,11 @@ def test_other_architectures_are_sampled_trained_synced_and_saved(
     trained.save_model(tmp_path / "saved")
     saved = load_model(tmp_path / "saved", dtype=torch.float32, device="cpu")
     assert largest_difference(weights_of(trained), dict(saved.named_parameters())) == 0.0
+
+
+@pytest.mark.parametrize("module", ["embed_tokens", "lm_head"])
+def test_one_end_of_tied_embeddings_alone_is_refused(module: str, model_directory: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=f"lora.modules: .*{module} shares its weights"):
+        lora_learner(model_directory, lora=LoraConfig(rank=2, modules=("q_proj", module)))
+    untied = lora_learner(save_tiny_model(tmp_path, tied=False), lora=LoraConfig(rank=2, modules=("lm_head",)))
+    assert untied.describe()["lora_rank"] == 2

@@ -8,10 +8,22 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import (
+    CohereConfig,
+    CohereForCausalLM,
+    Gemma2Config,
+    Gemma2ForCausalLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    GraniteConfig,
+    GraniteForCausalLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+)
 
-from tests.trainer.tiny_model import save_tiny_model
+from tests.trainer.tiny_model import save_tiny_model, tiny_tokenizer
 from trainer.config import LossConfig, OptimConfig
-from trainer.errors import InfrastructureError
+from trainer.errors import InfrastructureError, UserError
 from trainer.learn.engine import TrainRow
 from trainer.learn.packed import register_packed_attention
 from trainer.learn.plain import PlainLearner
@@ -370,3 +382,71 @@ def test_activation_checkpointing_gives_the_same_update(model_directory: Path) -
     for each in (plain, saving):
         each.update(random_rows(), rollout=4)
     assert largest_difference(weights_of(plain), weights_of(saving)) < 1e-6
+
+
+def saved(directory: Path, kind: Any, config: Any) -> Path:
+    """A random model of another architecture with the tiny tokenizer."""
+    torch.manual_seed(0)
+    model = kind(config)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.2)
+    model.save_pretrained(directory)
+    tiny_tokenizer().save_pretrained(directory)
+    return directory
+
+
+SIZES = {
+    "vocab_size": 400, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "max_position_embeddings": 128,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "config"),
+    [
+        (GraniteForCausalLM, GraniteConfig(**SIZES, logits_scaling=4.0)),
+        (CohereForCausalLM, CohereConfig(**SIZES, logit_scale=0.25)),
+        (Gemma2ForCausalLM, Gemma2Config(**SIZES, head_dim=8, final_logit_softcapping=5.0)),
+    ],
+)
+def test_a_model_whose_log_probs_the_packed_pass_does_not_give_is_refused(
+    kind: Any, config: Any, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=config.model_type):
+        learner(saved(tmp_path, kind, config))
+
+
+@pytest.mark.parametrize(
+    ("kind", "config"),
+    [
+        (LlamaForCausalLM, LlamaConfig(**SIZES, attention_dropout=0.5)),
+        (GPT2LMHeadModel, GPT2Config(vocab_size=400, n_embd=32, n_layer=2, n_head=4, n_positions=128)),  # dropout 0.1
+    ],
+)
+@pytest.mark.parametrize("recompute", [False, True])
+def test_a_model_with_dropout_is_trained_as_it_is_sampled(
+    recompute: bool, kind: Any, config: Any, tmp_path: Path
+) -> None:
+    directory = saved(tmp_path, kind, config)
+    optim = OptimConfig(learning_rate=1e-3, activation_checkpointing=recompute)
+    plain = load_model(directory, dtype=torch.float32, device="cpu").eval()
+    rows = [row for row in random_rows() if any(row.mask)]
+    with torch.no_grad():
+        for place, row in enumerate(rows):
+            logits = plain(torch.tensor([row.prompt_ids + row.token_ids])).logits[0, len(row.prompt_ids) - 1 : -1]
+            own = torch.log_softmax(logits / row.temperature, -1).gather(1, torch.tensor(row.token_ids)[:, None])[:, 0]
+            rows[place] = dataclasses.replace(row, sampler_logprobs=tuple(own.tolist()))
+    metrics = learner(directory, optim=optim).update(rows, rollout=4)
+    assert metrics["sampler_gap/logp_abs_max"] is not None and metrics["sampler_gap/logp_abs_max"] < 1e-4
+
+
+@pytest.mark.parametrize(("recompute", "passes"), [(False, 1), (True, 2)])
+def test_activation_checkpointing_recomputes_each_layer_once(
+    recompute: bool, passes: int, model_directory: Path
+) -> None:
+    trained = learner(model_directory, optim=OptimConfig(activation_checkpointing=recompute))
+    seen: list[int] = []
+    trained._model.model.layers[0].self_attn.register_forward_pre_hook(lambda *_: seen.append(1))
+    rows = [row for row in random_rows(2) if row.advantage]
+    trained.update(rows, rollout=4)
+    assert len(seen) == passes
