@@ -253,5 +253,6 @@ def _accepted(
         prompt_ids=answer.prompt_ids,
         token_ids=answer.token_ids,
         logprobs=answer.logprobs,
+        temperature=session.config.designer.temperature,
     )
     return Designed(environment, sample)

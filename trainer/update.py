@@ -213,7 +213,7 @@ def _designer_row(session: Session, sample: DesignSample, score: Scored) -> Trai
         mask=(int(score.reward is not None),) * len(sample.token_ids),
         sampler_logprobs=sample.logprobs,
         advantage=score.reward or 0.0,
-        temperature=session.config.designer.temperature,
+        temperature=session.config.designer.temperature if sample.temperature is None else sample.temperature,
         rollout=sample.rollout,
     )
 

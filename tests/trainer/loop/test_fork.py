@@ -218,6 +218,17 @@ def test_another_regeneration_interval_fits_where_both_windows_end(source: RunDi
     assert [(e["rollout"], e["payload"]["offset"]) for e in started] == [(6, 0), (7, 1)]
 
 
+def test_a_design_that_waits_is_trained_at_the_temperature_it_was_sampled_at(
+    source: RunDirectory, tmp_path: Path
+) -> None:
+    before = read_config(source).designer.temperature
+    fork(source.root, tmp_path / "fork", config=settings(source, designer__temperature=0.25), checkpoint="000003")
+    engines = FakeEngines()
+    assert attempt(RunDirectory(tmp_path / "fork"), engines) == 0
+    rows = [row for batch in engines.learner.batches for row in batch if row.role == "designer"]
+    assert {(row.rollout, row.temperature) for row in rows} == {(2, before), (4, 0.25)}
+
+
 def test_a_damaged_checkpoint_is_passed_over_or_refused_by_name(tmp_path: Path) -> None:
     run = create(tmp_path / "run", fake_config(schedule__rollouts=3))
     assert attempt(run, FakeEngines()) == 0
