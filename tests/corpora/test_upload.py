@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -150,7 +151,10 @@ def test_an_unusable_upload_is_refused_with_the_reason_and_its_files_are_removed
     assert corpus.state == "refused"
     assert says in corpus.failure
     assert files_below(home) == []
-    assert "Its files were removed." in operator.get(f"/corpora/{corpus.pk}/").content.decode()
+    html = operator.get(f"/corpora/{corpus.pk}/").content.decode()
+    assert ("Its files were removed." in html, "Check again" in html) == (True, False)
+    again = operator.post(f"/corpora/{corpus.pk}/act/check/", follow=True).content.decode()
+    assert "The files of this upload are gone; upload them again." in again
     assert corpus.source not in operator.get("/runs/new/").content.decode()
 
 
@@ -171,6 +175,59 @@ def test_a_corpus_that_takes_too_much_memory_is_refused(
     deep = b'{"text": "' + b"a" * (60 * 1024**2) + b'", "k": [' + b"[]," * 1000 + b"0]}\n"
     corpus = checked({"big.jsonl": deep})
     assert (corpus.state, "memory" in corpus.failure) == ("refused", True)
+
+
+@pytest.mark.parametrize("end", ["timeout", "memory", "killed"])
+def test_a_new_check_that_a_limit_ends_leaves_a_usable_upload_as_it_was(
+    end: str, checked: Callable[..., Any], operator: Client, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from webapp.corpora import checking
+
+    corpus = checked(name="my tiles")
+    before = (corpus.documents, corpus.report, corpus.checked_at)
+    codes = {"timeout": None, "memory": -signal.SIGABRT, "killed": -signal.SIGKILL}
+    monkeypatch.setattr(checking, "_wait", lambda *_: codes[end])
+    operator.post(f"/corpora/{corpus.pk}/act/check/")
+    checking.check(corpus_id=corpus.pk)
+    corpus.refresh_from_db()
+    assert (corpus.state, (corpus.documents, corpus.report, corpus.checked_at)) == ("ready", before)
+    assert "could not be checked" in corpus.failure
+    assert Path(corpus.source).read_bytes() == THREE
+    html = operator.get(f"/corpora/{corpus.pk}/").content.decode()
+    for words in ("Not checked again.", "It stays usable", "tiles cover a floor", "Check again", "Start a run with it"):
+        assert words in html
+    assert "were removed" not in html
+    assert "my tiles, 3 documents" in operator.get("/runs/new/?preset=tiny").content.decode()
+
+
+def test_an_upload_that_a_new_check_refuses_keeps_its_files_and_can_be_checked_again(
+    checked: Callable[..., Any], operator: Client
+) -> None:
+    from webapp.corpora.checking import check
+
+    corpus = checked()
+    source = Path(corpus.source)
+    for content, state in ((b"not json", "refused"), (b"nor this", "refused"), (THREE, "ready")):
+        source.write_bytes(content)
+        operator.post(f"/corpora/{corpus.pk}/act/check/")
+        check(corpus_id=corpus.pk)
+        corpus.refresh_from_db()
+        assert (corpus.state, source.read_bytes()) == (state, content)
+        html = operator.get(f"/corpora/{corpus.pk}/").content.decode()
+        assert ("Check again" in html, "were removed" in html) == (True, False)
+
+
+def test_a_refused_upload_keeps_its_files_while_a_run_names_it(
+    uploaded: Callable[..., Any], run: Any, home: Path
+) -> None:
+    from webapp.corpora.checking import check
+
+    corpus = uploaded({"empty.txt": b""})
+    run.config = {**run.config, "corpus": {**run.config["corpus"], "source": corpus.source, "enabled": True}}
+    run.save()
+    check(corpus_id=corpus.pk)
+    corpus.refresh_from_db()
+    assert (corpus.state, files_below(home)) == ("refused", [f"corpora/{corpus.pk}/empty.txt"])
 
 
 def test_what_an_interrupted_process_left_is_swept_after_a_day(home: Path) -> None:

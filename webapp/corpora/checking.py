@@ -20,6 +20,7 @@ from django.utils import timezone
 
 from trainer.corpus import BUILTIN
 from webapp.corpora.models import Corpus
+from webapp.corpora.selectors import users_of
 from webapp.corpora.storage import remove_upload
 from webapp.environments.jobs import claim, release, renew
 from webapp.runs.storable import storable, storable_text
@@ -47,7 +48,8 @@ def check(*, corpus_id: int) -> None:
         if corpus.state == Corpus.State.CHECKING and not corpus.failure and corpus.deleted_at is None:
             _store(corpus, lease, **_look_over(corpus, lease))
     except (_CheckFailed, OSError) as error:
-        _store(corpus, lease, failure=storable_text(f"The corpus could not be checked: {error}"))
+        kept = {"state": Corpus.State.READY} if corpus.documents else {}  # what an earlier check found still counts
+        _store(corpus, lease, **kept, failure=storable_text(f"The corpus could not be checked: {error}"))
     finally:
         release(Corpus, corpus.pk, lease)
 
@@ -75,12 +77,18 @@ def _look_over(corpus: Corpus, lease: UUID) -> dict[str, Any]:
     if code == _USER_ERROR:
         return _refused(said.removeprefix("trainer: user: "))
     if code is None:
-        return _refused(f"It took longer than {settings.SPADEWORK_CORPUS_CHECK_S} s to read.")
+        return _over_limit(corpus, f"It took longer than {settings.SPADEWORK_CORPUS_CHECK_S} s to read.")
     if code == -signal.SIGSEGV or code == -signal.SIGABRT or "takes more memory" in said or "MemoryError" in said:
-        return _refused(
-            f"Reading it takes more than {MEMORY_BYTES // 1024**3} GiB of memory; split it into smaller files."
-        )
+        why = f"Reading it takes more than {MEMORY_BYTES // 1024**3} GiB of memory; split it into smaller files."
+        return _over_limit(corpus, why)
     raise _CheckFailed(said or f"the loader ended with {code}")
+
+
+def _over_limit(corpus: Corpus, why: str) -> dict[str, Any]:
+    """Too much for a check. One that could be read before is not refused for it: the machine may just be busy. Raises _CheckFailed."""
+    if corpus.documents:
+        raise _CheckFailed(why)
+    return _refused(why)
 
 
 def _built_in_files(corpus: Corpus) -> dict[str, Any]:
@@ -117,8 +125,12 @@ def _refused(why: str) -> dict[str, Any]:
 
 
 def _store(corpus: Corpus, lease: UUID, **fields: Any) -> None:
-    """Write what was found while the lease holds; the files of a refused upload are not kept."""
+    """Write what was found while the lease holds. The files of an upload that its first check refuses are not kept; a run may
+    name one that was usable before.
+    """
     rows = Corpus.objects.filter(pk=corpus.pk, lease=lease, state=Corpus.State.CHECKING)
     stored = rows.update(**fields)
-    if stored and fields.get("state") == Corpus.State.REFUSED and corpus.origin == Corpus.Origin.UPLOADED:
+    if not stored or fields.get("state") != Corpus.State.REFUSED or corpus.origin != Corpus.Origin.UPLOADED:
+        return
+    if corpus.documents is None and not users_of(corpus=corpus).exists():
         remove_upload(corpus.pk)

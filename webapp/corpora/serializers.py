@@ -16,7 +16,7 @@ _FIELDS = (
 
 
 class CorpusSerializer(serializers.ModelSerializer[Corpus]):
-    """A corpus. ``failure`` says why it was refused, or, while it is checking, why it could not be checked."""
+    """A corpus. ``failure`` says why it was refused, or, in another state, why it could not be checked, or not again."""
 
     by = serializers.CharField(source="by.username", default=None, allow_null=True, read_only=True)
     source = serializers.CharField(read_only=True, help_text="What corpus.source of a run holds.")  # type: ignore[assignment]

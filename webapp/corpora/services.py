@@ -97,8 +97,8 @@ def check_again(*, actor: User, corpus_id: int) -> Corpus:
     corpus = _locked(corpus_id)
     if corpus.state == Corpus.State.CHECKING and not corpus.failure:
         raise ActRefused(f"{corpus} is being checked already.")
-    if corpus.origin == Corpus.Origin.UPLOADED and corpus.state == Corpus.State.REFUSED:
-        raise ActRefused("The files of a refused upload are gone; upload them again.")
+    if corpus.origin == Corpus.Origin.UPLOADED and not storage.has_upload(corpus.pk):
+        raise ActRefused("The files of this upload are gone; upload them again.")
     if corpus.origin == Corpus.Origin.CHOSEN:
         _note_files(corpus, storage.files_in(Path(corpus.source)))
     corpus.state, corpus.failure, corpus.touched_at = Corpus.State.CHECKING, "", timezone.now()

@@ -172,7 +172,12 @@ def clear_incoming() -> int:
     return removed
 
 
+def has_upload(corpus_id: int) -> bool:
+    """Whether the files of an uploaded corpus are still there."""
+    return folder_of(corpus_id).exists()
+
+
 def remove_upload(corpus_id: int) -> None:
     """Remove the files of an uploaded corpus. Raises OSError when they cannot be."""
-    if folder_of(corpus_id).exists():
+    if has_upload(corpus_id):
         shutil.rmtree(folder_of(corpus_id))

@@ -141,10 +141,13 @@ def corpus_check(request: HttpRequest, corpus_id: int) -> HttpResponse:
 
 def _checked(request: HttpRequest, corpus: Corpus) -> dict[str, Any]:
     skipped = sorted((corpus.report.get("skipped") or {}).items(), key=lambda item: -item[1])
+    may_edit = has_role(request.user, Role.OPERATOR)
+    is_checking = corpus.state == Corpus.State.CHECKING and not corpus.failure
+    is_gone = corpus.origin == Corpus.Origin.UPLOADED and not storage.has_upload(corpus.pk)
     return {
         "corpus": corpus, "report": corpus.report, "skipped": skipped, "unusable": sum(count for _, count in skipped),
-        "may_edit": has_role(request.user, Role.OPERATOR),
-        "is_checking": corpus.state == Corpus.State.CHECKING and not corpus.failure,
+        "may_edit": may_edit, "is_checking": is_checking, "is_gone": is_gone,
+        "may_check": may_edit and bool(corpus.source) and not is_checking and not is_gone,
     }  # fmt: skip
 
 
