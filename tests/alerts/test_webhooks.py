@@ -126,6 +126,30 @@ def test_a_success_ends_a_row_of_failures(run: Any, webhook: Any) -> None:
     assert (webhook.failures, webhook.disabled_at) == (0, None)
 
 
+@pytest.mark.parametrize("status", [200, 500])
+def test_a_webhook_deleted_during_a_try_ends_nothing_else(
+    run: Any, webhook: Any, receiver: Any, person: Any, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    from webapp.alerts import tasks
+
+    staying, _ = services.create_webhook(actor=person, name="staying", url=receiver.url)
+    receiver.status = status
+    alert(run)
+    first, second = webhook.deliveries.get(), staying.deliveries.get()
+    real = delivering.post
+
+    def post(**sent: Any) -> Any:
+        Webhook.objects.filter(pk=webhook.pk).delete()
+        return real(**sent)
+
+    monkeypatch.setattr(delivering, "post", post)
+    assert delivering.due() == [first.pk, second.pk]
+    tasks.sweep()
+    second.refresh_from_db()
+    assert (second.tries, second.status) == (1, status)
+    assert not Delivery.objects.filter(pk=first.pk).exists()
+
+
 def test_a_redirect_is_not_followed(run: Any, webhook: Any, receiver: Any) -> None:
     receiver.status = 302
     alert(run)
@@ -159,6 +183,10 @@ def test_a_test_is_sent_once_and_its_outcome_is_on_the_page(webhook: Any, receiv
         ("http://[fd00:ec2::254]/", "metadata"), ("http://100.100.100.200/", "metadata"),
         ("http://[::ffff:169.254.169.254]/", "link-local"),
         ("http://0.0.0.0/", "link-local"), ("http://224.0.0.1/", "multicast"), ("http://2852039166/", "link-local"),
+        ("http://[64:ff9b::a9fe:a9fe]/", "link-local"), ("http://[64:ff9b:1::a9fe:a9fe]/", "link-local"),
+        ("http://[::a9fe:a9fe]/", "link-local"), ("http://[2002:a9fe:a9fe::]/", "link-local"),
+        ("http://[2001:0:a9fe:a9fe::]/", "link-local"), ("http://[2001:0:808:808::5601:5601]/", "link-local"),
+        ("http://[64:ff9b::e000:1]/", "multicast"), ("http://[::]/", "link-local"),
         ("http://no-such-host.invalid/", "no address"),
     ],
 )  # fmt: skip
@@ -171,7 +199,9 @@ def test_addresses_that_no_setting_allows(url: str, words: str, private: bool, s
 
 @pytest.mark.parametrize(
     "url", ["http://127.0.0.1/", "http://localhost:9/", "http://10.1.2.3/", "http://192.168.0.4/", "http://[::1]/", "http://[fd12::1]/",
-            "http://[::ffff:127.0.0.1]/", "http://127.1/"]
+            "http://[::ffff:127.0.0.1]/", "http://127.1/", "http://[64:ff9b::7f00:1]:6379/", "http://[64:ff9b::a00:1]/",
+            "http://[64:ff9b:1::a00:1]/", "http://[::7f00:1]/", "http://[2002:7f00:1::]/", "http://[2001:0:808:808::f5ff:fffe]/",
+            "http://[fec0::1]/"]
 )  # fmt: skip
 def test_private_addresses_need_the_setting(url: str, settings: Any) -> None:
     settings.SPADEWORK_WEBHOOK_PRIVATE = False
@@ -179,6 +209,14 @@ def test_private_addresses_need_the_setting(url: str, settings: Any) -> None:
         addresses.resolve(addresses.parse(url))
     settings.SPADEWORK_WEBHOOK_PRIVATE = True
     assert addresses.resolve(addresses.parse(url))
+
+
+@pytest.mark.parametrize(
+    "url", ["http://8.8.8.8/", "http://[2606:4700::1111]/", "http://[64:ff9b::808:808]/", "http://[2002:808:808::1]/"]
+)
+def test_public_addresses_need_no_setting(url: str, settings: Any) -> None:
+    settings.SPADEWORK_WEBHOOK_PRIVATE = False
+    assert addresses.resolve(addresses.parse(url)) in url
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from datetime import timedelta
+from typing import Any
 
 from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
 from webapp.accounts.audit import record
+from webapp.alerts.addresses import LOOKUP_S
 from webapp.alerts.models import Delivery, Webhook
 from webapp.alerts.sending import TIMEOUT_S, Outcome, post
 from webapp.alerts.signing import secret_of, signature
@@ -19,7 +21,7 @@ from webapp.runs.storable import storable_text
 WAITS_S = (10, 60, 300, 1800, 7200)
 #: Tries in a row, of whatever deliveries, after which a webhook is switched off.
 MOST_FAILURES = 20
-_CLAIM_S = 3 * TIMEOUT_S
+_CLAIM_S = LOOKUP_S + TIMEOUT_S + 10.0  # longer than a try can take, so that none is made twice at once
 
 
 def deliver(*, delivery_id: int) -> bool:
@@ -30,7 +32,9 @@ def deliver(*, delivery_id: int) -> bool:
     ).update(tries=F("tries") + 1, next_at=now + timedelta(seconds=_CLAIM_S))
     if taken != 1:
         return False
-    delivery = Delivery.objects.select_related("webhook").get(pk=delivery_id)
+    delivery = Delivery.objects.select_related("webhook").filter(pk=delivery_id).first()
+    if delivery is None:  # its webhook was deleted just now
+        return False
     _note(delivery, _send(delivery))
     return True
 
@@ -57,19 +61,19 @@ def _send(delivery: Delivery) -> Outcome:
 
 @transaction.atomic
 def _note(delivery: Delivery, outcome: Outcome) -> None:
+    """Store how a try went: nothing when the webhook was deleted meanwhile. The webhook comes first, as when it is deleted."""
     now = timezone.now()
-    delivery.status, delivery.answer = outcome.status, storable_text(outcome.answer)
     webhooks = Webhook.objects.filter(pk=delivery.webhook_id)
+    webhooks.update(failures=0 if outcome.is_delivered else F("failures") + 1)
+    noted: dict[str, Any] = {"status": outcome.status, "answer": storable_text(outcome.answer)}
     if outcome.is_delivered:
-        delivery.state, delivery.finished_at = Delivery.State.DELIVERED, now
-        webhooks.update(failures=0)
+        noted |= {"state": Delivery.State.DELIVERED, "finished_at": now}
     elif delivery.tries > len(WAITS_S) or delivery.alert_id is None:  # a test is tried once: somebody waits for it
-        delivery.state, delivery.finished_at = Delivery.State.FAILED, now
+        noted |= {"state": Delivery.State.FAILED, "finished_at": now}
     else:
-        delivery.next_at = now + timedelta(seconds=WAITS_S[delivery.tries - 1])
-    delivery.save(update_fields=["status", "answer", "state", "finished_at", "next_at"])
+        noted |= {"next_at": now + timedelta(seconds=WAITS_S[delivery.tries - 1])}
+    Delivery.objects.filter(pk=delivery.pk).update(**noted)
     if not outcome.is_delivered:
-        webhooks.update(failures=F("failures") + 1)
         _switch_off_after_many(delivery.webhook)
 
 
