@@ -127,6 +127,25 @@ def test_a_difference_names_the_lines_of_both_texts() -> None:
     assert diff_lines(old="a", new="a") == []
 
 
+def test_a_difference_that_would_take_long_to_compare_is_shown_as_replaced_between_head_and_tail() -> None:
+    old, new = (["head", *("#" if i % 2 else f"{name}{i}" for i in range(1200)), "tail"] for name in "ab")
+    lines = diff_lines(old="\n".join(old), new="\n".join(new))
+    assert changed_counts(lines) == (1199, 1199)
+    assert [(line.kind, line.text) for line in lines if line.kind == "same"] == [
+        ("same", "head"),
+        ("same", "#"),
+        ("same", "tail"),
+    ]
+    assert [line.text for line in lines if line.kind != "added"] == old
+    assert [line.text for line in lines if line.kind != "removed"] == new
+
+
+def test_a_long_program_with_many_changes_is_compared_line_by_line() -> None:
+    old = [f"line {i}" if i % 5 else "" for i in range(500)]
+    new = [f"{line} changed" if i % 10 == 7 else line for i, line in enumerate(old)]
+    assert changed_counts(diff_lines(old="\n".join(old), new="\n".join(new))) == (50, 50)
+
+
 # Pages ---------------------------------------------------------------------------------------------------------------
 
 

@@ -20,6 +20,7 @@ from webapp.runs.models import Run
 
 LISTED = 20
 SEEDS_LISTED = 64
+COMPARED = 1_000_000  # a program of 1000 lines with a hundred changes takes a quarter of it
 
 
 def access_session(*, run: Run, session_id: int) -> PlaySession:
@@ -95,11 +96,39 @@ class DiffLine:
     text: str
 
 
+class _Bounded(difflib.SequenceMatcher[str]):
+    """Compares as difflib does until COMPARED pairs of lines were looked at (it is cubic in the worst case: 20 s for 2000 lines).
+
+    After that a stretch that would take more than what is left is compared from its head and from its tail alone, and what is
+    between counts as replaced.
+    """
+
+    left = COMPARED
+
+    def find_longest_match(
+        self, alo: int = 0, ahi: int | None = None, blo: int = 0, bhi: int | None = None
+    ) -> difflib.Match:
+        """The longest equal stretch of both ranges, or one at an end of both."""
+        ahi, bhi = len(self.a) if ahi is None else ahi, len(self.b) if bhi is None else bhi
+        work = sum(1 + len(self.b2j.get(self.a[i], ())) for i in range(alo, ahi))
+        if work <= self.left:
+            self.left -= work
+            return super().find_longest_match(alo, ahi, blo, bhi)
+        most, head, tail = min(ahi - alo, bhi - blo), 0, 0
+        while head < most and self.a[alo + head] == self.b[blo + head]:
+            head += 1
+        if head:
+            return difflib.Match(alo, blo, head)
+        while tail < most and self.a[ahi - tail - 1] == self.b[bhi - tail - 1]:
+            tail += 1
+        return difflib.Match(ahi - tail, bhi - tail, tail)
+
+
 def diff_lines(*, old: str, new: str, context: int = 3) -> list[DiffLine]:
     """What changed between two programs, with ``context`` unchanged lines around each change; [] when they are the same."""
     before, after = old.splitlines(), new.splitlines()
     lines: list[DiffLine] = []
-    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
+    matcher = _Bounded(None, before, after, autojunk=False)
     for group in matcher.get_grouped_opcodes(context):
         if lines or group[0][1] > 0:
             lines.append(DiffLine(kind="gap", old=None, new=None, text=""))
