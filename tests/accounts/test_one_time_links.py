@@ -91,7 +91,7 @@ def test_a_newer_link_replaces_the_older_one(client: Client) -> None:
 
 def test_a_link_that_never_existed_looks_like_a_used_one(client: Client) -> None:
     assert client.get("/accounts/link/" + "A" * 43).status_code == 410
-    assert client.get("/accounts/link/%00%F0%9F").status_code in (404, 410)
+    assert client.get("/accounts/link/%F0%9F").status_code in (404, 410)
 
 
 @pytest.mark.django_db(transaction=True)

@@ -159,6 +159,21 @@ def test_a_theme_that_is_none_is_a_page_or_a_problem(viewer: Client) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        "/runs/?q=a%00b", "/runs/?tag=%00", "/runs/1/environments/%00/", "/runs/1/environments/?skill=fine&skill=%00", "/palette/?q=%00",
+        "/review/flags/?kind=%00", "/review/flags.csv?kind=%00", "/alerts/?kind=%00", "/corpora/new/?folder=%00", "/runs/?%00=1",
+    ],
+)  # fmt: skip
+def test_an_address_with_a_nul_is_a_page_or_a_problem(address: str, viewer: Client, client: Client) -> None:
+    words = "The address holds a NUL character; leave it out."
+    for person in (viewer, client):
+        answer = person.get(address)
+        assert (answer.status_code, words in page_text(answer)) == (400, True)
+    assert problem(viewer.get(address, **JSON), 400, "invalid-request") == words
+
+
 def test_a_foreign_host_gets_a_page_or_a_problem(client: Client) -> None:
     answer = client.get("/accounts/login/", HTTP_HOST="evil.example")
     assert answer.status_code == 400

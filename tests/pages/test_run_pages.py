@@ -82,7 +82,7 @@ def test_every_run_is_on_exactly_one_page(viewer: Client) -> None:
 
 def test_a_damaged_page_address_is_a_clear_refusal(viewer: Client) -> None:
     new_run()
-    answer = viewer.get("/runs/?after=%00garbage")
+    answer = viewer.get("/runs/?after=%01garbage")
     assert answer.status_code == 400
     assert "damaged" in answer.content.decode()
 

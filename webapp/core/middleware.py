@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from django.conf import settings
+from django.core.exceptions import BadRequest
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import resolve_url
 from django.utils.cache import add_never_cache_headers
 
 from webapp.core.body_limit import TOO_LARGE
-from webapp.core.views import method_not_allowed, too_large
+from webapp.core.views import bad_request, method_not_allowed, too_large
 
 GetResponse = Callable[[HttpRequest], HttpResponseBase]
 
@@ -31,6 +32,19 @@ class ErrorPages:
         if response.status_code == 405 and not getattr(response, "content", b"-"):
             return method_not_allowed(request, allowed=response["Allow"])
         return response
+
+
+class NoNul:
+    """Refuses addresses with a NUL character: Postgres takes none, so a lookup by such a text would break instead of finding nothing."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        texts = [request.path, *request.GET, *(text for _, values in request.GET.lists() for text in values)]
+        if any("\x00" in text for text in texts):
+            return bad_request(request, BadRequest("The address holds a NUL character; leave it out."))
+        return self._get_response(request)
 
 
 class NoStore:

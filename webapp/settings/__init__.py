@@ -120,6 +120,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "webapp.core.middleware.ErrorPages",
+    "webapp.core.middleware.NoNul",
     "webapp.core.middleware.HtmxLoginRedirect",
     "django.contrib.auth.middleware.LoginRequiredMiddleware",
     "webapp.core.middleware.NoStore",
