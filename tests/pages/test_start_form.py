@@ -122,6 +122,7 @@ def test_a_valid_form_makes_a_queued_run_with_its_overrides(operator: Client) ->
         ({"optim__learning_rate": "1e999"}, "optim.learning_rate", "finite"),
         ({"model__dtype": "int3"}, "model.dtype", "fp32"),
         ({"schedule__skills": ""}, "schedule.skills", "at least 1"),
+        ({"model__path": "a\x00b"}, "model.path", "holds a NUL"),
         ({"agent__temperature": "<script>alert(1)</script>"}, "agent.temperature", "valid number"),
     ],
 )

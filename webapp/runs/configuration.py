@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from trainer.config import RunConfig
 from trainer.presets import load_preset, preset_names
 from webapp.runs.errors import InvalidConfig, Problem
 from webapp.runs.hardware import gpus
+from webapp.runs.storable import storable_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,12 @@ def apply_overrides(config: RunConfig, overrides: Mapping[str, Any]) -> RunConfi
 
 
 def parse_config(values: Mapping[str, Any]) -> RunConfig:
-    """Settings from plain values. Raises InvalidConfig."""
+    """Settings from plain values, with texts that can be stored as they are. Raises InvalidConfig."""
+    unstorable = [
+        Problem(path, "it holds a NUL or another character that no text may have") for path in _unstorable(values, "")
+    ]
+    if unstorable:
+        raise InvalidConfig(unstorable)
     try:
         return RunConfig.model_validate(values)
     except ValidationError as error:
@@ -79,6 +85,18 @@ def _replace(values: dict[str, Any], path: str, value: Any) -> bool:
         return False
     holder[name] = value
     return True
+
+
+def _unstorable(value: Any, path: str) -> Iterator[str]:
+    """Dotted names of the settings whose text Postgres does not take."""
+    if isinstance(value, str) and storable_text(value) != value:
+        yield path
+    elif isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _unstorable(inner, f"{path}.{name}".lstrip("."))
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _unstorable(inner, path)
 
 
 def _problem(location: tuple[int | str, ...], message: str) -> Problem:
