@@ -103,6 +103,9 @@ class _Bounded(difflib.SequenceMatcher[str]):
     between counts as replaced.
     """
 
+    a: Sequence[str]
+    b: Sequence[str]
+    b2j: dict[str, list[int]]
     left = COMPARED
 
     def find_longest_match(
