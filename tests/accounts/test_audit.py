@@ -5,11 +5,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from django.core.exceptions import BadRequest
 from django.db import transaction
 from django.test import Client
 
 from webapp.accounts.audit import record
 from webapp.accounts.models import AuditEntry
+from webapp.core.pagination import decode_cursor, encode_cursor
 
 pytestmark = pytest.mark.django_db
 
@@ -63,9 +65,17 @@ def test_paging_shows_every_entry_once_although_times_are_equal(as_role: Callabl
 
 
 @pytest.mark.parametrize(
-    "cursor", ["x", "%00", "W10", "WyJhIiwiYiJd", "W251bGwsbnVsbF0", "bnVsbA", "A" * 5000, "WyIyMDI2LTEzLTAxIiwxXQ"]
-)
+    "cursor",
+    ["x", "%01", "W10", "WyJhIiwiYiJd", "W251bGwsbnVsbF0", "bnVsbA", "A" * 5000, "WyIyMDI2LTEzLTAxIiwxXQ",
+     encode_cursor(["0001-01-01T00:00:00+23:59", 5]), encode_cursor(["9999-12-31T23:59:59-00:01", 5])],
+)  # fmt: skip
 def test_a_damaged_cursor_is_a_400_with_a_sentence(as_role: Callable[[str], Client], cursor: str) -> None:
     answer = as_role("admin").get(f"/accounts/audit/?after={cursor}")
     assert answer.status_code == 400
     assert "page address is damaged" in answer.content.decode()
+
+
+@pytest.mark.parametrize("text", ["a\x00", "\ud800"])
+def test_a_cursor_with_a_text_that_no_database_takes_is_damaged(text: str) -> None:
+    with pytest.raises(BadRequest, match="page address is damaged"):
+        decode_cursor(encode_cursor([text]), length=1)

@@ -10,6 +10,7 @@ import binascii
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
 from django.core.exceptions import BadRequest, FieldDoesNotExist, ValidationError
@@ -56,7 +57,10 @@ def decode_cursor(text: str, *, length: int) -> list[Any]:
         values = json.loads(base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True))
         if not isinstance(values, list) or len(values) != length:
             raise ValueError
-        if any(isinstance(value, list | dict) or (isinstance(value, str) and "\x00" in value) for value in values):
+        texts = "".join(
+            value for value in values if isinstance(value, str)
+        ).encode()  # half a surrogate pair: a ValueError
+        if b"\x00" in texts or any(isinstance(value, list | dict) for value in values):
             raise ValueError
     except (ValueError, binascii.Error, UnicodeDecodeError, RecursionError) as error:
         raise BadRequest("This page address is damaged. Open the list again without it.") from error
@@ -93,7 +97,8 @@ def _typed(queryset: QuerySet[RowT], names: Sequence[str], values: Sequence[Any]
         try:
             if value is None:
                 raise ValidationError("null")
-            typed.append(field.to_python(value))  # type: ignore[union-attr]
+            one = field.to_python(value)  # type: ignore[union-attr]
+            typed.append(one.astimezone(UTC) if isinstance(one, datetime) else one)  # OverflowError before the year 1
         except (ValidationError, ValueError, TypeError, OverflowError) as error:
             raise BadRequest("This page address is damaged. Open the list again without it.") from error
     return typed
