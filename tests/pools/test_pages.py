@@ -45,6 +45,9 @@ def test_nothing_of_another_run_can_be_smuggled_in(
     other = ingested(seed=11)
     other.environments.filter(slot=0, rollout=0).update(key="elsewhere")
     as_role("reviewer").post(f"/pools/choose/{run.pk}/", {"key": ["elsewhere"], "what": "chosen"})
+    for sent in ({"key": ["a\x00"], "what": "chosen"}, {"what": "all", "query": "skill=%00"}):
+        answer = as_role("reviewer").post(f"/pools/choose/{run.pk}/", sent)
+        assert (answer.status_code, "holds a NUL character" in answer.content.decode()) == (400, True)
     assert not Pool.objects.exists()
 
 

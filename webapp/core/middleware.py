@@ -12,6 +12,7 @@ from django.shortcuts import resolve_url
 from django.utils.cache import add_never_cache_headers
 
 from webapp.core.body_limit import TOO_LARGE
+from webapp.core.requests import has_nul
 from webapp.core.views import bad_request, method_not_allowed, too_large
 
 GetResponse = Callable[[HttpRequest], HttpResponseBase]
@@ -41,8 +42,7 @@ class NoNul:
         self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        texts = [request.path, *request.GET, *(text for _, values in request.GET.lists() for text in values)]
-        if any("\x00" in text for text in texts):
+        if "\x00" in request.path or has_nul(request.GET):
             return bad_request(request, BadRequest("The address holds a NUL character; leave it out."))
         return self._get_response(request)
 

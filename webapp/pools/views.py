@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from django.contrib import messages
+from django.core.exceptions import BadRequest
 from django.http import FileResponse, Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -14,7 +15,7 @@ from django.views.decorators.http import require_POST, require_safe
 from webapp.accounts.permissions import require_role
 from webapp.accounts.roles import Role, has_role
 from webapp.core.chips import FilterMenu
-from webapp.core.requests import signed_in_user
+from webapp.core.requests import has_nul, signed_in_user
 from webapp.environments.selectors import matching_ids
 from webapp.environments.views import filter_in
 from webapp.pools import selectors, services
@@ -44,6 +45,8 @@ def choose(request: HttpRequest, run_id: int) -> HttpResponse:
     """Put environments of a run into a pool: the ticked ones (``key``), or all that the list's filters let through (``what=all``)."""
     run = access_run(run_id=run_id)
     query = request.POST.get("query", "")[:2000]
+    if has_nul(request.POST) or has_nul(QueryDict(query)):
+        raise BadRequest("What was chosen holds a NUL character; leave it out.")
     chosen = filter_in(QueryDict(query))
     keys = None if request.POST.get("what") == "all" else request.POST.getlist("key")
     actor = signed_in_user(request)
