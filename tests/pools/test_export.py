@@ -206,6 +206,121 @@ def test_a_build_that_was_stopped_offers_nothing(built: Callable[..., Any], revi
     assert viewer.get(f"/pools/{pool.pk}/pool.tar").status_code == 404
 
 
+@pytest.fixture
+def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """``meanwhile(act, batch=2)``: programs are judged one by one, and ``act`` happens while the second is in the sandbox."""
+    from webapp.pools import building
+
+    def arrange(act: Callable[[], None], batch: int) -> None:
+        left = iter(range(1, 100))
+
+        class Bench(building.Bench):
+            def borrow(self, *arguments: Any) -> Any:
+                if next(left) == batch:
+                    act()
+                return super().borrow(*arguments)
+
+        monkeypatch.setattr(building, "BATCH", 1)
+        monkeypatch.setattr(building, "Bench", Bench)
+
+    return arrange
+
+
+def filled(reviewer: Any, programs: list[Any]) -> Any:
+    from webapp.pools.services import add_environments, build_pool, create_pool
+
+    pool = create_pool(actor=reviewer, name="tanks")
+    add_environments(actor=reviewer, pool_id=pool.pk, environment_ids=[one.pk for one in programs])
+    return build_pool(actor=reviewer, pool_id=pool.pk)
+
+
+def test_a_build_that_was_stopped_and_begun_again_belongs_to_the_new_worker(
+    programs: list[Any], reviewer: Any, meanwhile: Callable[..., None]
+) -> None:
+    from webapp.pools.building import build
+    from webapp.pools.services import build_pool, cancel_build
+
+    pool = filled(reviewer, programs)
+
+    def stop_and_build_again() -> None:
+        cancel_build(actor=reviewer, pool_id=pool.pk)
+        build_pool(actor=reviewer, pool_id=pool.pk)
+
+    meanwhile(stop_and_build_again, batch=2)
+    build(pool_id=pool.pk)  # by the old worker, which stores nothing any more
+    pool.refresh_from_db()
+    assert (pool.state, pool.tested, pool.lease) == ("building", 0, None)
+    assert not pool.items.exclude(accepted=None).exists()
+    build(pool_id=pool.pk)
+    pool.refresh_from_db()
+    assert (pool.state, pool.tested, pool.total) == ("ready", 3, 3)
+    assert sorted(pool.items.values_list("accepted", flat=True)) == [False, True, True]
+    assert len(manifest(pool)) == 2
+
+
+def test_what_is_taken_out_while_the_archive_is_written_is_not_in_it(
+    programs: list[Any], reviewer: Any, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from webapp.pools import building
+    from webapp.pools.services import build_pool, cancel_build, remove_item
+
+    pool = filled(reviewer, programs[:2])
+    gather = building.files_of
+
+    def take_one_out_and_build_again(*arguments: Any) -> dict[str, bytes]:
+        files = gather(*arguments)
+        cancel_build(actor=reviewer, pool_id=pool.pk)
+        remove_item(actor=reviewer, pool_id=pool.pk, item_id=pool.items.latest("pk").pk)
+        build_pool(actor=reviewer, pool_id=pool.pk)
+        return files
+
+    monkeypatch.setattr(building, "files_of", take_one_out_and_build_again)
+    building.build(pool_id=pool.pk)
+    pool.refresh_from_db()
+    assert (pool.state, pool.tested, pool.total) == ("building", 0, 1)
+    assert list((home / "pools").iterdir()) == []
+    monkeypatch.setattr(building, "files_of", gather)
+    building.build(pool_id=pool.pk)
+    pool.refresh_from_db()
+    assert (pool.state, pool.tested, pool.total, len(manifest(pool))) == ("ready", 1, 1, 1)
+
+
+def test_what_a_dead_worker_began_of_an_archive_does_not_stay(programs: list[Any], reviewer: Any, home: Path) -> None:
+    from webapp.pools.building import build
+
+    pool = filled(reviewer, programs[:1])
+    (home / "pools").mkdir(parents=True)
+    (home / "pools" / f"{pool.pk}.9d3c.part").write_bytes(b"half")
+    (home / "pools" / f"{pool.pk}9.9d3c.part").write_bytes(b"of another pool")
+    build(pool_id=pool.pk)
+    assert {path.name for path in (home / "pools").iterdir()} == {f"{pool.pk}.tar", f"{pool.pk}9.9d3c.part"}
+
+
+def test_the_lease_is_held_while_the_archive_is_written(
+    programs: list[Any], reviewer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from webapp.pools import archive, building
+
+    pool = filled(reviewer, programs[:1])
+    held: list[object] = []
+    add, renew = tarfile.TarFile.addfile, building.renew
+
+    def count(*arguments: Any) -> bool:
+        held.append("renewed")
+        return renew(*arguments)
+
+    def note(*arguments: Any) -> None:
+        held.append("file")
+        add(*arguments)
+
+    monkeypatch.setattr(archive, "FILES_BETWEEN_LOOKS", 2)
+    monkeypatch.setattr(building, "renew", count)
+    monkeypatch.setattr(tarfile.TarFile, "addfile", note)
+    building.build(pool_id=pool.pk)
+    # README, checksums, program, hint, manifest, summary: six files.
+    assert held[-9:] == ["renewed", "file", "file"] * 3
+
+
 def test_a_build_goes_on_where_a_dead_worker_left_it(
     built: Callable[..., Any], reviewer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -254,3 +369,66 @@ def test_deleting_a_pool_deletes_its_archive(
     with django_capture_on_commit_callbacks(execute=True):
         delete_pool(actor=reviewer, pool_id=pool.pk)
     assert not path.exists()
+
+
+def test_a_pool_deleted_while_its_archive_is_written_leaves_no_file(
+    programs: list[Any],
+    reviewer: Any,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    django_capture_on_commit_callbacks: Any,
+) -> None:
+    from webapp.pools import building
+    from webapp.pools.models import Pool
+    from webapp.pools.services import cancel_build, delete_pool
+
+    pool = filled(reviewer, programs[:1])
+    gather = building.files_of
+
+    def delete(*arguments: Any) -> dict[str, bytes]:
+        files = gather(*arguments)
+        with django_capture_on_commit_callbacks(execute=True):
+            cancel_build(actor=reviewer, pool_id=pool.pk)
+            delete_pool(actor=reviewer, pool_id=pool.pk)
+        return files
+
+    monkeypatch.setattr(building, "files_of", delete)
+    building.build(pool_id=pool.pk)
+    assert not Pool.objects.exists()
+    assert list((home / "pools").iterdir()) == []
+
+
+def test_a_checkpoint_that_a_resume_left_behind_wrote_nothing_after_it(run: Any, programs: list[Any]) -> None:
+    from django.utils import timezone
+
+    from webapp.pools.manifest import ManifestWriter
+    from webapp.runs.models import Checkpoint
+
+    Checkpoint.objects.filter(run=run).delete()
+    for following, superseded in ((20, False), (23, True)):  # attempt 1 went on to 24; attempt 2 was resumed from 20
+        Checkpoint.objects.create(
+            run=run, attempt=1, rollout=following - 1, superseded=superseded, name=f"{following:06d}",
+            next_rollout=following, bytes=1, elapsed_s=1, at=timezone.now(),
+        )  # fmt: skip
+    one = programs[0]
+    one.attempt, one.rollout = 2, 25
+    assert ManifestWriter(run, [one], licence="").line(one)["checkpoint"] == "000020"
+    one.attempt, one.rollout, one.superseded = 1, 23, True  # of the line that was left: its own checkpoint counts
+    assert ManifestWriter(run, [one], licence="").line(one)["checkpoint"] == "000023"
+
+
+def test_the_flags_of_all_programs_are_read_at_once(run: Any, reviewer: Any, programs: list[Any]) -> None:
+    from django.db import connection
+    from django.test.utils import CaptureQueriesContext
+
+    from webapp.pools.manifest import ManifestWriter
+    from webapp.review.models import FlagKind
+    from webapp.review.services import place_flag
+
+    kind = FlagKind.objects.get(key="crash")
+    place_flag(actor=reviewer, environment_id=programs[1].pk, kind_id=kind.pk)
+    writer = ManifestWriter(run, programs, licence="")
+    with CaptureQueriesContext(connection) as asked:
+        reviews = [writer.line(one)["review"] for one in programs]
+    assert [(one["flags"], one["reviewers"]) for one in reviews] == [([], 0), (["crash"], 1), ([], 0)]
+    assert not any("review_flag" in one["sql"] for one in asked.captured_queries)

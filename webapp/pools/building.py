@@ -6,7 +6,7 @@ import json
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import groupby, islice
@@ -14,13 +14,14 @@ from typing import Any
 from uuid import UUID
 
 from django.apps import apps
+from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
 from webapp.environments.jobs import claim, release, renew
 from webapp.environments.models import Environment
 from webapp.environments.sandboxing.bench import Bench, BenchUnavailable, Demands
-from webapp.pools.archive import archive_path, write_archive
+from webapp.pools.archive import FILES_BETWEEN_LOOKS, archive_path, part_path, remove_parts, write_archive
 from webapp.pools.card import card, coverage
 from webapp.pools.manifest import ManifestWriter, as_line
 from webapp.pools.models import Pool, PoolItem
@@ -103,25 +104,38 @@ def _judge(bench: Bench, demands: Demands, batches: Iterator[list[PoolItem]], po
                 item.accepted = report.accepted
                 item.failed_stage = report.failed_stage or ""
                 item.reason = storable_text(failed.message[:500]) if failed else ""
-            PoolItem.objects.bulk_update(batch, ["accepted", "failed_stage", "reason"])
-            Pool.objects.filter(pk=pool.pk, lease=lease).update(tested=pool.items.exclude(accepted=None).count())
+            with transaction.atomic():
+                _still_wanted(pool, lease)  # locks the pool: nothing is stored for a build that was stopped meanwhile
+                PoolItem.objects.bulk_update(batch, ["accepted", "failed_stage", "reason"])
+                Pool.objects.filter(pk=pool.pk).update(tested=pool.items.exclude(accepted=None).count())
 
 
 def _still_wanted(pool: Pool, lease: UUID) -> None:
-    wanted = Pool.objects.filter(pk=pool.pk, state=Pool.State.BUILDING).exists()
-    if not wanted or not renew(Pool, pool.pk, lease):
+    """Hold the lease longer. Raises _Stopped when it is gone: whoever stops a build takes it away."""
+    if not renew(Pool, pool.pk, lease):
         raise _Stopped
 
 
 def _finish(pool: Pool, lease: UUID) -> None:
-    _still_wanted(pool, lease)
-    size, digest = write_archive(path=archive_path(pool_id=pool.pk), files=files_of(pool))
-    rows = Pool.objects.filter(pk=pool.pk, lease=lease, state=Pool.State.BUILDING)
-    rows.update(state=Pool.State.READY, archive_bytes=size, archive_sha256=digest, finished_at=timezone.now())
+    """Write the archive aside; it takes its place in the transaction that finds the build still wanted."""
+    alive = partial(_still_wanted, pool, lease)
+    alive()
+    remove_parts(pool_id=pool.pk)
+    part = part_path(pool_id=pool.pk, lease=lease)
+    try:
+        size, digest = write_archive(path=part, files=files_of(pool, alive), alive=alive)
+        with transaction.atomic():
+            rows = Pool.objects.filter(pk=pool.pk, lease=lease, state=Pool.State.BUILDING)
+            ready = {"state": Pool.State.READY, "archive_bytes": size, "archive_sha256": digest}
+            if rows.update(**ready, finished_at=timezone.now()) != 1:
+                raise _Stopped
+            part.rename(archive_path(pool_id=pool.pk))
+    finally:
+        part.unlink(missing_ok=True)
 
 
-def files_of(pool: Pool) -> dict[str, bytes]:
-    """Every file of the pool but the checksums, by name, from the accepted items."""
+def files_of(pool: Pool, alive: Callable[[], None]) -> dict[str, bytes]:
+    """Every file of the pool but the checksums, by name, from the accepted items. ``alive`` is called now and then."""
     accepted = pool.items.filter(accepted=True).select_related(
         "environment", "environment__document", "environment__run"
     )
@@ -132,8 +146,12 @@ def files_of(pool: Pool) -> dict[str, bytes]:
     for _, of_run in groupby(accepted.order_by(*_ORDER), key=lambda item: item.environment.run_id):
         environments = [item.environment for item in of_run]
         run: Run = environments[0].run
+        alive()
         covered.append(coverage(run=run, exported=environments))
-        duplicates += _add(files, entries, ManifestWriter(run, environments, licence=pool.licence), environments)
+        writer = ManifestWriter(run, environments, licence=pool.licence)
+        for start in range(0, len(environments), FILES_BETWEEN_LOOKS):
+            alive()
+            duplicates += _add(files, entries, writer, environments[start : start + FILES_BETWEEN_LOOKS])
     rejected = Counter(pool.items.filter(accepted=False).order_by("pk").values_list("failed_stage", flat=True))
     summary = {
         "accepted": len(entries), "duplicates": duplicates, "rejected": sum(rejected.values()),

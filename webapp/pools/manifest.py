@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -79,12 +80,18 @@ def file_stem(environment: Environment, digest: str) -> str:
     return f"game_{environment.rollout or 0:05d}_{environment.slot:03d}_{skill}_{digest[:12]}"
 
 
-def review_of(environment: Environment) -> dict[str, Any]:
-    """State, standing kinds of flags and how many people flagged. Without the review app nobody did."""
-    flags: list[tuple[str, int | None]] = []
+def flags_of(environments: Sequence[Environment]) -> dict[int, list[tuple[str, int | None]]]:
+    """By environment id: kind and author of the flags that stand. Without the review app nobody flagged."""
+    flags: dict[int, list[tuple[str, int | None]]] = defaultdict(list)
     if apps.is_installed("webapp.review"):
-        rows = apps.get_model("review", "Flag").objects.filter(environment=environment, withdrawn_at=None)
-        flags = list(rows.values_list("kind__key", "by_id"))
+        rows = apps.get_model("review", "Flag").objects.filter(environment__in=list(environments), withdrawn_at=None)
+        for environment_id, kind, by in rows.values_list("environment_id", "kind__key", "by_id"):
+            flags[environment_id].append((kind, by))
+    return flags
+
+
+def review_of(environment: Environment, flags: Sequence[tuple[str, int | None]]) -> dict[str, Any]:
+    """State, standing kinds of flags and how many people flagged."""
     return {
         "status": environment.state, "flags": sorted({kind for kind, _ in flags}), "reviewers": len({by for _, by in flags}),
         "agreement": None,
@@ -99,12 +106,13 @@ class ManifestWriter:
         self.licence = licence
         self.recipe = sha256(json.dumps(run.config, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
         self.measures = measures_of(environments)
+        self.flags = flags_of(environments)
         regret = RegretPoint.objects.filter(SAME_LINE, environment__in=list(environments))
         rewards = DesignerReward.objects.filter(SAME_LINE, environment__in=list(environments))
         self.regret = {point.environment_id: point for point in regret}
         self.rewards = {reward.environment_id: reward for reward in rewards}
         checkpoints = Checkpoint.objects.filter(run=run).order_by("next_rollout", "pk")
-        self.checkpoints = list(checkpoints.values_list("attempt", "next_rollout", "name"))
+        self.checkpoints = list(checkpoints.values_list("attempt", "next_rollout", "name", "superseded"))
 
     def line(self, environment: Environment) -> dict[str, Any]:
         """The manifest's entry of an environment that the gates have just accepted again."""
@@ -130,17 +138,21 @@ class ManifestWriter:
             "r_no_hint": _real(point.unhinted_mean if point else None), "regret_raw": _real(point.regret if point else None),
             "regret_used": _real(reward.regret_term if reward else None),
             "validation": {"stage": "solvable", "ok": True, "reason": ""},
-            "review": review_of(environment),
+            "review": review_of(environment, self.flags.get(environment.pk, ())),
             "licence": self.licence or None, "exporter_version": EXPORTER_VERSION,
         }  # fmt: skip
 
     def _checkpoint(self, environment: Environment) -> str | None:
-        """The newest checkpoint saved before the environment was written: the policy that wrote it, or one just older."""
+        """The newest checkpoint saved before the environment was written: the policy that wrote it, or one just older.
+
+        One that a resume left behind is of another policy, unless the environment is of the very attempt that saved it.
+        """
         rollout = environment.rollout or 0
         fitting = [
             name
-            for attempt, following, name in self.checkpoints
+            for attempt, following, name, superseded in self.checkpoints
             if attempt <= environment.attempt and following <= rollout
+            if not superseded or attempt == environment.attempt
         ]
         return fitting[-1] if fitting else None
 

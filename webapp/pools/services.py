@@ -11,7 +11,7 @@ from django.utils import timezone
 from webapp.accounts.audit import record
 from webapp.accounts.models import User
 from webapp.environments.jobs import send
-from webapp.pools.archive import archive_path
+from webapp.pools.archive import remove_archive
 from webapp.pools.models import Pool, PoolItem
 from webapp.runs.errors import ActRefused
 from webapp.runs.storable import storable_text
@@ -72,7 +72,7 @@ def build_pool(*, actor: User, pool_id: int) -> Pool:
         raise ActRefused("The pool is empty; choose environments on the page of a run.")
     pool.items.update(accepted=None, failed_stage="", reason="")
     pool.state, pool.tested, pool.total, pool.failure = Pool.State.BUILDING, 0, total, ""
-    pool.touched_at, pool.finished_at = timezone.now(), None
+    pool.touched_at, pool.finished_at, pool.lease, pool.leased_until = timezone.now(), None, None, None
     pool.save()
     record(actor=actor, action="pool.built", target=pool, detail={"environments": total})
     transaction.on_commit(partial(send, BUILD_TASK, pool.pk))
@@ -81,12 +81,12 @@ def build_pool(*, actor: User, pool_id: int) -> Pool:
 
 @transaction.atomic
 def cancel_build(*, actor: User, pool_id: int) -> Pool:
-    """Stop a build; the worker notices at its next program. Raises ActRefused when none is under way."""
+    """Stop a build; the worker loses its lease and notices at its next program. Raises ActRefused when none is under way."""
     pool = _locked(pool_id)
     if pool.state != Pool.State.BUILDING:
         raise ActRefused(f"The pool is {pool.state}; there is nothing to stop.")
-    pool.state = Pool.State.DRAFT
-    pool.save(update_fields=["state"])
+    pool.state, pool.lease, pool.leased_until = Pool.State.DRAFT, None, None
+    pool.save(update_fields=["state", "lease", "leased_until"])
     record(actor=actor, action="pool.build_stopped", target=pool)
     return pool
 
@@ -96,9 +96,8 @@ def delete_pool(*, actor: User, pool_id: int) -> None:
     """Delete the pool and its archive; the environments stay. Raises ActRefused while it is built."""
     pool = _open(pool_id)
     record(actor=actor, action="pool.deleted", target=pool)
-    path = archive_path(pool_id=pool.pk)
+    transaction.on_commit(partial(remove_archive, pool_id=pool.pk))
     pool.delete()
-    transaction.on_commit(partial(path.unlink, missing_ok=True))
 
 
 def _outdate(pool: Pool) -> None:
@@ -115,7 +114,7 @@ def _open(pool_id: int) -> Pool:
 
 
 def _locked(pool_id: int) -> Pool:
-    pool = Pool.objects.select_for_update().filter(pk=pool_id).first()
+    pool = Pool.objects.select_for_update(no_key=True).filter(pk=pool_id).first()
     if pool is None:
         raise ActRefused(f"There is no pool {pool_id}.")
     return pool
