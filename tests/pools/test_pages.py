@@ -37,6 +37,34 @@ def test_all_that_the_filters_let_through_go_in_and_nothing_else(run: Any, as_ro
     assert chosen(newest()) == set(run.environments.filter(superseded=False, rollout=2).values_list("key", flat=True))
 
 
+def test_a_refused_choice_leaves_no_empty_pool(
+    run: Any, as_role: Callable[[str], Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from webapp.pools import services
+    from webapp.pools.models import Pool
+
+    monkeypatch.setattr(services, "ITEMS_A_POOL", 2)
+    answer = as_role("reviewer").post(f"/pools/choose/{run.pk}/", {"what": "all", "name": "big"})
+    assert answer["Location"].startswith(f"/runs/{run.pk}/environments/")
+    assert not Pool.objects.exists()
+
+
+def test_what_is_in_a_pool_already_does_not_count_against_its_limit(
+    run: Any, as_role: Callable[[str], Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from webapp.pools import services
+
+    monkeypatch.setattr(services, "ITEMS_A_POOL", 3)
+    client = as_role("reviewer")
+    client.post(f"/pools/choose/{run.pk}/", {"key": ["r0000-s00", "r0002-s01"], "what": "chosen", "name": "two"})
+    pool, two = newest(), {"key": ["r0000-s00", "r0002-s01"], "what": "chosen", "pool": str(newest().pk)}
+    assert client.post(f"/pools/choose/{run.pk}/", two)["Location"] == f"/pools/{pool.pk}/"
+    client.post(f"/pools/choose/{run.pk}/", {**two, "key": ["r0000-s00", "r0002-s01", "r0002-s00"]})
+    assert chosen(pool) == {"r0000-s00", "r0002-s01", "r0002-s00"}
+    client.post(f"/pools/choose/{run.pk}/", {**two, "key": ["r0000-s01"]})
+    assert len(chosen(pool)) == 3
+
+
 def test_nothing_of_another_run_can_be_smuggled_in(
     run: Any, ingested: Callable[..., Any], as_role: Callable[[str], Client]
 ) -> None:

@@ -37,20 +37,18 @@ def create_pool(*, actor: User, name: str, licence: str = "") -> Pool:
 def add_environments(*, actor: User, pool_id: int, environment_ids: Iterable[int]) -> int:
     """Put environments into the pool; returns how many were not in it before. Raises ActRefused."""
     pool = _open(pool_id)
-    chosen = list(dict.fromkeys(environment_ids))
+    chosen = dict.fromkeys(environment_ids)
     if not chosen:
         raise ActRefused("No environment is chosen.")
-    if pool.items.count() + len(chosen) > ITEMS_A_POOL:
+    there = set(pool.items.values_list("environment_id", flat=True))
+    fresh = [pk for pk in chosen if pk not in there]
+    if len(there) + len(fresh) > ITEMS_A_POOL:
         raise ActRefused(f"A pool holds at most {ITEMS_A_POOL:,} environments.")
-    before = pool.items.count()
-    PoolItem.objects.bulk_create(
-        [PoolItem(pool=pool, environment_id=pk) for pk in chosen], ignore_conflicts=True, batch_size=1000
-    )
-    added = pool.items.count() - before
-    if added:
+    PoolItem.objects.bulk_create([PoolItem(pool=pool, environment_id=pk) for pk in fresh], batch_size=1000)
+    if fresh:
         _outdate(pool)
-    record(actor=actor, action="pool.filled", target=pool, detail={"added": added})
-    return added
+    record(actor=actor, action="pool.filled", target=pool, detail={"added": len(fresh)})
+    return len(fresh)
 
 
 @transaction.atomic

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.contrib import messages
 from django.core.exceptions import BadRequest
+from django.db import transaction
 from django.http import FileResponse, Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -55,11 +56,12 @@ def choose(request: HttpRequest, run_id: int) -> HttpResponse:
         if not ids:
             raise ActRefused("No environment is chosen: tick some, or take all that match.")
         number = request.POST.get("pool", "")
-        if number.isdecimal() and len(number) < 19:
-            pool = selectors.access_pool(pool_id=int(number))
-        else:
-            pool = services.create_pool(actor=actor, name=request.POST.get("name", "") or f"from {run.name}")
-        added = services.add_environments(actor=actor, pool_id=pool.pk, environment_ids=ids)
+        with transaction.atomic():  # what is refused leaves no empty pool
+            if number.isdecimal() and len(number) < 19:
+                pool = selectors.access_pool(pool_id=int(number))
+            else:
+                pool = services.create_pool(actor=actor, name=request.POST.get("name", "") or f"from {run.name}")
+            added = services.add_environments(actor=actor, pool_id=pool.pk, environment_ids=ids)
         messages.success(
             request, f"{added} of {len(ids)} environments were added to the pool; the others were in it already."
         )
