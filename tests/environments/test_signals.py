@@ -147,6 +147,25 @@ def test_a_rollout_under_way_is_not_short(run: Any) -> None:
     assert coverage_of(rows) == 1.0
 
 
+def test_what_a_resume_left_behind_is_not_missing(run: Any) -> None:
+    from webapp.environments.selectors_signals import capture_ledger, coverage_of
+    from webapp.runs.supersede import supersede_older_attempts
+
+    supersede_older_attempts(
+        run=run, attempt=2, start_rollout=2
+    )  # four rollouts were captured; 2 and 3 are to be done again
+    rows = capture_ledger(run=run)
+    assert [(row.rollout, row.is_open, row.short) for row in rows] == [(1, False, []), (0, False, [])]
+    assert coverage_of(rows) == 1.0
+    started = run.events.get(kind="rollout_started", rollout=2)
+    run.events.create(
+        kind="rollout_started", rollout=2, attempt=2, cursor=run.last_cursor + 1, at=started.at, payload=started.payload
+    )
+    rows = capture_ledger(run=run)
+    assert [(row.rollout, row.is_open) for row in rows] == [(2, True), (1, False), (0, False)]
+    assert coverage_of(rows) == 1.0
+
+
 @pytest.mark.parametrize("path", ["signals/", "rewards/", "ledger/"])
 def test_pages_open_before_anything_is_there(path: str, run: Any, viewer: Client) -> None:
     run.events.all().delete()

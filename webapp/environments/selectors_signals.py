@@ -173,10 +173,12 @@ LEDGER_COLUMNS = ("environments", "hints", "unhinted", "hinted", "regret")
 
 
 def capture_ledger(*, run: Run) -> list[LedgerRow]:
-    """Expected against stored, one row per rollout that was announced, newest first."""
+    """Expected against stored, one row per rollout that was announced and not left behind by a resume, newest first."""
     announced = Event.objects.filter(run=run, kind="rollout_started", rollout__isnull=False, problem="").order_by(
         "cursor"
     )
+    for attempt in run.attempts.exclude(superseded_from=None):  # a resume left these rollouts behind
+        announced = announced.exclude(attempt=attempt.number, rollout__gte=attempt.superseded_from)
     events = {row.rollout: row for row in announced}  # a rollout that a resume repeated: its newest announcement
     finished = set(Event.objects.filter(run=run, kind="rollout_finished").values_list("rollout", "attempt"))
     stored = _stored_counts(run)
