@@ -107,6 +107,18 @@ def test_wins_in_one_turn_count_when_they_are_half_of_them_and_two(plays: Any, e
     assert "quick_win" not in signs(environment)
 
 
+def test_texts_that_retention_removed_accuse_nobody(plays: Any, environment: Any) -> None:
+    from django.utils import timezone
+
+    from webapp.episodes.texts import remove_texts
+
+    plays(play(boxed("a1")), play(boxed("b2")), play(boxed("c3")))
+    assert list(signs(environment)) == ["quick_win"]
+    assert remove_texts(run=environment.run, kept=[], at=timezone.now())
+    assert list(signs(environment)) == ["quick_win"]  # counted from turns, which are kept
+    assert signs(environment)["quick_win"].text == "3 of 3 wins took one turn"
+
+
 def test_hinted_and_superseded_wins_say_nothing(plays: Any, environment: Any) -> None:
     episodes = plays(play("no action"), play("no action"))
     Episode.objects.filter(pk=episodes[0].pk).update(arm="hinted")

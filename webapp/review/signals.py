@@ -84,6 +84,7 @@ class _Win:
     action: str
     is_boxed: bool
     seen_in_turn: int | None  # the observation, counted from 0, that held the action's content
+    has_text: bool  # False: retention removed it, so nothing can be told from what was said
 
 
 def suspicion_of(reasons: Iterable[Reason]) -> float:
@@ -105,6 +106,17 @@ def reasons_for(*, run: Run, environments: Sequence[Environment]) -> dict[int, l
 
 def signs_of_wins(wins: Sequence[_Win]) -> list[Reason]:
     """What the won unhinted episodes of one environment show."""
+    signs = _signs_of_texts([win for win in wins if win.has_text])
+    quick = [win for win in wins if win.turns == 1]
+    if len(quick) >= _ENOUGH_WINS and len(quick) / len(wins) >= _SHARE:
+        text = f"{len(quick)} of {len(wins)} wins took one turn"
+        signs.append(
+            Reason(signal="quick_win", strength=len(quick) / len(wins), text=text, episode=quick[0].episode, turn=0)
+        )
+    return signs
+
+
+def _signs_of_texts(wins: Sequence[_Win]) -> list[Reason]:
     signs: list[Reason] = []
     unboxed = [win for win in wins if not win.is_boxed]
     if unboxed:
@@ -133,12 +145,6 @@ def signs_of_wins(wins: Sequence[_Win]) -> list[Reason]:
                 episode=first.episode,
                 turn=first.seen_in_turn,
             )
-        )
-    quick = [win for win in wins if win.turns == 1]
-    if len(quick) >= _ENOUGH_WINS and len(quick) / len(wins) >= _SHARE:
-        text = f"{len(quick)} of {len(wins)} wins took one turn"
-        signs.append(
-            Reason(signal="quick_win", strength=len(quick) / len(wins), text=text, episode=quick[0].episode, turn=0)
         )
     return signs
 
@@ -178,7 +184,8 @@ def _wins_of(environments: Sequence[Environment]) -> dict[int, list[_Win]]:
                 WHERE episode.environment_id = ANY(%(environments)s) AND episode.superseded = environment.superseded
                   AND episode.arm = 'unhinted' AND episode.status = 'won' AND episode.turns > 0
             ), read AS (
-                SELECT won.*, transcript.turns AS body, coalesce(transcript.turns->-1->>'action', '') AS action
+                SELECT won.*, transcript.turns AS body, coalesce(transcript.turns->-1->>'action', '') AS action,
+                       transcript.removed_at IS NULL AS has_text
                 FROM won JOIN episodes_transcript AS transcript ON transcript.episode_id = won.id
                 WHERE won.place <= %(most)s
             ), told AS (
@@ -186,7 +193,7 @@ def _wins_of(environments: Sequence[Environment]) -> dict[int, list[_Win]]:
                        lower(btrim(substr(action, 8, greatest(length(action) - 8, 0)))) AS content
                 FROM read
             )
-            SELECT id, environment_id, seed, length, left(action, 300), boxed,
+            SELECT id, environment_id, seed, length, has_text, left(action, 300), boxed,
                    CASE WHEN boxed AND length(content) BETWEEN %(least)s AND 300 THEN (
                        SELECT min(numbered.at) - 1
                        FROM jsonb_array_elements(body) WITH ORDINALITY AS numbered(turn, at)
@@ -198,9 +205,17 @@ def _wins_of(environments: Sequence[Environment]) -> dict[int, list[_Win]]:
         )
         rows = cursor.fetchall()
     wins: dict[int, list[_Win]] = defaultdict(list)
-    for episode, environment, seed, turns, action, is_boxed, seen in rows:
+    for episode, environment, seed, turns, has_text, action, is_boxed, seen in rows:
         wins[environment].append(
-            _Win(episode=episode, seed=seed, turns=turns, action=action, is_boxed=is_boxed, seen_in_turn=seen)
+            _Win(
+                episode=episode,
+                seed=seed,
+                turns=turns,
+                action=action,
+                is_boxed=is_boxed,
+                seen_in_turn=seen,
+                has_text=has_text,
+            )
         )
     return wins
 
