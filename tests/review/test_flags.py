@@ -271,13 +271,34 @@ def test_a_purge_takes_the_record_out_of_memory_and_can_be_taken_back(
 
     effect = flag("operator", wish=Wish(act="purge_memory")).effect
     assert effect.command.action == "purge_memory"
-    with pytest.raises(ReviewRefused, match="Wait until the trainer has answered"):
-        services.undo_effect(actor=person("operator"), effect_id=effect.pk)
     removed = MemoryRemoved(environment=environment.key, reason="purged")
     trainer_says(run, effect.command, rollout=4, more=(removed,))
     assert (state(effect), detail(effect)) == ("in effect from rollout 4", "shown to no designer")
     services.undo_effect(actor=person("operator"), effect_id=effect.pk)
     assert Command.objects.latest("created_at").action == "restore_memory"
+
+
+def test_a_purge_that_no_trainer_has_read_yet_is_taken_back_in_its_order(
+    flag: Any, person: Any, run: Any, environment: Any, trainer_says: Any
+) -> None:
+    from trainer.events import MemoryRemoved, MemoryRestored
+    from webapp.review.selectors import withheld
+
+    type(run).objects.filter(pk=run.pk).update(status="stopped")
+    chosen = type(environment).objects.filter(pk=environment.pk)
+    placed = flag("operator", wish=Wish(act="purge_memory"))
+    assert withheld(environments=chosen).exists()
+    services.withdraw_flag(actor=person("operator"), flag_id=placed.pk)
+    assert not withheld(environments=chosen).exists()
+    purge, restore = Command.objects.order_by("created_at")
+    assert (purge.action, restore.action) == ("purge_memory", "restore_memory")
+    again = flag("operator", wish=Wish(act="purge_memory")).effect
+    services.undo_effect(actor=person("operator"), effect_id=again.pk)
+    effect = placed.effect
+    trainer_says(run, purge, rollout=4, more=(MemoryRemoved(environment=environment.key, reason="purged"),))
+    trainer_says(run, restore, rollout=4, more=(MemoryRestored(environment=environment.key),))
+    assert state(effect) == "undone from rollout 4"
+    assert run.memoryrecords.get(environment=environment).removed_rollout is None
 
 
 def test_a_purge_of_what_memory_does_not_hold_is_refused_and_places_no_flag(

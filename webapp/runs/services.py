@@ -257,7 +257,7 @@ def purge_memory_record(*, actor: User, run_id: int, environment_key: str, reaso
 
 @transaction.atomic
 def restore_memory_record(*, actor: User, run_id: int, environment_key: str, reason: str = "") -> Command:
-    """Undo a purge. Raises ActRefused when the record was not purged."""
+    """Undo a purge, answered by the trainer or not: it reads commands in their order. Raises ActRefused when the record was not purged."""
     _require_record(run_id=run_id, key=environment_key, purged=True)
     return _judge(actor=actor, run_id=run_id, key=environment_key, action="restore_memory", reason=reason)
 
@@ -265,8 +265,15 @@ def restore_memory_record(*, actor: User, run_id: int, environment_key: str, rea
 def _require_record(*, run_id: int, key: str, purged: bool) -> None:
     rows = MemoryRecord.objects.filter(run_id=run_id, environment_key=key, superseded=False)
     rows = rows.filter(removed_reason="purged") if purged else rows.filter(removed_rollout=None)
-    if not rows.exists():
+    if not rows.exists() and not (purged and _purge_waits(run_id, key)):
         raise ActRefused(f"No {'purged ' if purged else ''}memory record of {key} is there.")
+
+
+def _purge_waits(run_id: int, key: str) -> bool:
+    """Whether a purge of the record is the newest of what the trainer has yet to answer; at rest it does so when it goes on."""
+    asked = Command.objects.filter(run_id=run_id, environment=key, action__in=("purge_memory", "restore_memory"))
+    newest = asked.filter(acknowledged_at=None).order_by("-created_at").values_list("action", flat=True).first()
+    return newest == "purge_memory"
 
 
 def _judge(*, actor: User, run_id: int, key: str, action: str, reason: str, weight: float | None = None) -> Command:
