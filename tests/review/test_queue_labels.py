@@ -11,6 +11,7 @@ from webapp.review.errors import ReviewRefused
 from webapp.review.models import Flag, QueueItem, Review
 from webapp.review.selectors_queues import (
     agreement_in,
+    labels_for_download,
     progress_of,
     show_items,
 )
@@ -74,6 +75,44 @@ def test_a_label_cannot_be_changed_after_the_others_could_be_seen(queue: Any, pe
         give_review(actor=one, item_id=claim_next(actor=one, queue_id=made.pk).pk, label=Label())
     with pytest.raises(ReviewRefused, match="can be seen"):
         take_back(actor=ben, queue_id=made.pk)
+
+
+def test_a_blind_label_can_be_changed_only_while_the_others_are_hidden(
+    queue: Any, people: list[Any], kind: Any
+) -> None:
+    ana, ben, cem = people
+    made = queue(items=1, reviewers=3)
+    item = claim_next(actor=ana, queue_id=made.pk)
+    give_review(actor=ana, item_id=item.pk, label=Label(kind_id=kind("crash").pk, comment="it hangs"))
+    give_review(actor=ben, item_id=claim_next(actor=ben, queue_id=made.pk).pk, label=Label())
+    assert show_items(queue=made, items=[item], reader=ben)[0].labels is None  # his own is in; another is to come
+    rows, hidden = labels_for_download(queue=made, reader=ben)
+    assert ([(row["reviewer"], row["label"]) for row in rows], hidden) == ([("ben", "fine")], 1)
+    assert take_back(actor=ben, queue_id=made.pk) == item
+    for one in (ben, cem):
+        give_review(actor=one, item_id=claim_next(actor=one, queue_id=made.pk).pk, label=Label())
+    item.refresh_from_db()
+    assert [one.label for one in show_items(queue=made, items=[item], reader=ben)[0].labels] == [
+        "crash",
+        "fine",
+        "fine",
+    ]
+    with pytest.raises(ReviewRefused, match="can be seen"):
+        take_back(actor=ben, queue_id=made.pk)
+
+
+def test_a_queue_closed_meanwhile_takes_no_label(queue: Any, people: list[Any], kind: Any) -> None:
+    from webapp.review.services_queues import close_queue, reopen_queue
+
+    made = queue(items=1)
+    item = claim_next(actor=people[0], queue_id=made.pk)
+    close_queue(actor=people[1], queue_id=made.pk)
+    with pytest.raises(ReviewRefused, match="is closed"):
+        give_review(actor=people[0], item_id=item.pk, label=Label(kind_id=kind("crash").pk))
+    assert not Review.objects.filter(given_at__isnull=False).exists()
+    assert not Flag.objects.exists()
+    reopen_queue(actor=people[1], queue_id=made.pk)
+    assert give_review(actor=people[0], item_id=item.pk, label=Label()).given_at is not None
 
 
 def test_an_open_queue_of_two_shows_labels_and_flags_at_once(queue: Any, people: list[Any], kind: Any) -> None:

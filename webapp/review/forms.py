@@ -139,7 +139,7 @@ class QueueForm(forms.Form):
         required=False,
         initial=True,
         label="Blind",
-        help_text="Nobody sees others' labels of an item before giving their own.",
+        help_text="Nobody sees others' labels of an item before all are given.",
     )
     reservation_minutes = forms.IntegerField(
         min_value=RESERVATION_MINUTES[0], max_value=RESERVATION_MINUTES[1], initial=15, label="Reservation (minutes)",

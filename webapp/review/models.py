@@ -158,7 +158,7 @@ class Queue(models.Model):
     threshold = models.FloatField(default=0.0)  # least suspicion of an item
     skill = models.TextField(blank=True, default="")  # only environments of this skill; empty: all
     reviewers_per_item = models.PositiveSmallIntegerField(default=1)
-    blind = models.BooleanField(default=True)  # others' labels stay hidden until one's own is given
+    blind = models.BooleanField(default=True)  # others' labels stay hidden until all are given
     reservation_minutes = models.PositiveSmallIntegerField(default=15)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)

@@ -27,7 +27,7 @@ EXPORT_COLUMNS = (
 )  # fmt: skip
 
 _READ = (
-    "item_id", "item__completed_at", "item__score", "item__reasons", "item__environment__key", "item__environment__class_name",
+    "item__completed_at", "item__score", "item__reasons", "item__environment__key", "item__environment__class_name",
     "item__environment__skill", "item__environment__rollout", "reviewer__username", "kind__key", "severity", "comment", "wish", "given_at",
 )  # fmt: skip
 
@@ -198,15 +198,15 @@ def show_items(*, queue: Queue, items: Sequence[QueueItem], reader: User) -> lis
                 given=len(given),
                 wanted=len(places),
                 own=own,
-                labels=given if _sees_labels(queue, item, own) else None,
+                labels=given if _shows_labels(queue, item) else None,
             )
         )
     return shown
 
 
-def _sees_labels(queue: Queue, item: QueueItem, own: Review | None) -> bool:
-    """Blind until one's own label is given; a done item hides nothing any more."""
-    return not queue.hides_labels or item.completed_at is not None or (own is not None and own.given_at is not None)
+def _shows_labels(queue: Queue, item: QueueItem) -> bool:
+    """Blind until all labels are in: one's own can be taken back until then, and must not follow what others said."""
+    return not queue.hides_labels or item.completed_at is not None
 
 
 def reasons_of(item: QueueItem) -> list[ShownReason]:
@@ -281,15 +281,14 @@ def _labels_of_done_items(queue: Queue) -> list[dict[Any, Any]]:
 def labels_for_download(*, queue: Queue, reader: User) -> tuple[list[dict[str, Any]], int]:
     """Every given label the reader may see, with its context, and how many are hidden from them."""
     given = Review.objects.filter(item__queue=queue, given_at__isnull=False)
-    own = set(given.filter(reviewer=reader).values_list("item_id", flat=True))
     severities = dict(Flag.Severity.choices)
     run = queue.run.slug or queue.run.name
     rows, hidden = [], 0
     for row in given.order_by("-item__score", "item_id", "place").values_list(
         *_READ
     ):  # plain values: there may be thousands
-        (item, completed, score, reasons, key, class_name, skill, rollout, who, kind, severity, comment, wish, at) = row
-        if queue.hides_labels and completed is None and item not in own:
+        (completed, score, reasons, key, class_name, skill, rollout, who, kind, severity, comment, wish, at) = row
+        if queue.hides_labels and completed is None and who != reader.get_username():
             hidden += 1
             continue
         values = (

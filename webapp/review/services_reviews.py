@@ -99,11 +99,12 @@ def free_for(*, queue: Queue, reviewer: User) -> QuerySet[Review]:
 
 @transaction.atomic
 def give_review(*, actor: User, item_id: int, label: Label) -> Review:
-    """Give the label for which the actor holds a place. Raises ReviewRefused when the place went to somebody else.
+    """Give the label for which the actor holds a place. Raises ReviewRefused when the place went to somebody else, or the queue is closed.
 
     Where labels are hidden, flags come into being when the item is done; otherwise at once.
     """
     item = _locked_item(item_id)
+    open_queue(item.queue_id)
     kind = _kind(label.kind_id)
     wish = label.wish or Wish()
     if kind is None and wish.act != Flag.NOTE:
@@ -269,7 +270,7 @@ def _kind(kind_id: int | None) -> FlagKind | None:
 
 
 def _locked_item(item_id: int) -> QueueItem:
-    items = QueueItem.objects.select_for_update(of=("self",)).select_related("queue", "environment")
+    items = QueueItem.objects.select_for_update(of=("self",), no_key=True).select_related("queue", "environment")
     item = items.filter(pk=item_id).first()
     if item is None:
         raise ReviewRefused("This item is gone.")
