@@ -117,6 +117,43 @@ def test_five_gate_runs_of_a_person_may_wait(program: Callable[..., Any], review
         rerun_gates(actor=reviewer, environment=environment)
 
 
+@pytest.mark.django_db(transaction=True)
+def test_one_person_makes_a_variant_and_starts_a_play_at_once(
+    program: Callable[..., Any], reviewer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+    from threading import Event
+
+    from django.db import connections, transaction
+
+    from webapp.environments import services
+    from webapp.environments.models import PlaySession, Variant
+
+    environment, judge = program(GUESS), services.rerun_gates
+    begun, locked = Event(), Event()
+
+    def play() -> None:
+        try:
+            with transaction.atomic():
+                services.start_play(actor=reviewer, environment=environment, seed=1)
+                begun.set()
+                assert locked.wait(timeout=60)  # the variant holds the environment that the play refers to
+        finally:
+            connections.close_all()
+
+    def tell_and_judge(**arguments: Any) -> Any:
+        locked.set()
+        return judge(**arguments)  # waits for the play, which has locked the person
+
+    monkeypatch.setattr(services, "rerun_gates", tell_and_judge)
+    with ThreadPoolExecutor(1) as threads:
+        playing = threads.submit(play)
+        assert begun.wait(timeout=60)
+        services.create_variant(actor=reviewer, environment=environment, code=GUESS + "# another\n")
+        playing.result()
+    assert (Variant.objects.count(), PlaySession.objects.count()) == (1, 1)
+
+
 def test_a_difference_names_the_lines_of_both_texts() -> None:
     lines = diff_lines(old="a\nb\nc\nd\ne\nf\ng\nh", new="a\nb\nc\nd\ne\nX\ng\nh\ni", context=1)
     assert [(line.kind, line.old, line.new, line.text) for line in lines] == [

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
+from threading import Barrier, Event
 from typing import Any
 
 import pytest
 
 from tests.review.kinds import seed_kinds
 from webapp.review import services, services_queues, services_reviews
-from webapp.review.models import Effect, Review
+from webapp.review.errors import ReviewRefused
+from webapp.review.models import Effect, Review, Skip
 from webapp.review.services import Wish
 from webapp.review.services_queues import Rules
 from webapp.review.services_reviews import Label
@@ -70,6 +71,44 @@ def test_four_people_who_ask_at_once_get_four_items_and_finish_them(people: list
     assert queue.items.exclude(completed_at=None).count() == items
     pairs = list(Review.objects.values_list("item_id", "reviewer_id"))
     assert len(pairs) == len(set(pairs)) == 2 * items
+
+
+def test_one_person_who_skips_and_labels_an_item_at_once_has_skipped_it(
+    people: list[Any], run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from django.db import connections, transaction
+
+    ana = people[0]
+    queue = services_queues.create_queue(
+        actor=ana, run_id=run.pk, name="q", rules=Rules(signals=(), threshold=0.0, reviewers_per_item=1)
+    )
+    services_queues.fill_queue(queue_id=queue.pk)
+    item = services_reviews.claim_next(actor=ana, queue_id=queue.pk)
+    skipped, locked = Event(), Event()
+    lock = services_reviews._locked_item
+
+    def skip() -> None:
+        try:
+            with transaction.atomic():
+                services_reviews.skip_item(actor=ana, item_id=item.pk)
+                skipped.set()
+                assert locked.wait(timeout=60)  # whoever labels it holds the item that the skip refers to
+        finally:
+            connections.close_all()
+
+    def lock_and_tell(item_id: int) -> Any:
+        found = lock(item_id)
+        locked.set()
+        return found
+
+    monkeypatch.setattr(services_reviews, "_locked_item", lock_and_tell)
+    with ThreadPoolExecutor(1) as threads:
+        skipping = threads.submit(skip)
+        assert skipped.wait(timeout=60)
+        with pytest.raises(ReviewRefused, match="your label was not kept"):
+            services_reviews.give_review(actor=ana, item_id=item.pk, label=Label())
+        skipping.result()
+    assert list(Skip.objects.values_list("item", "reviewer")) == [(item.pk, ana.pk)]
 
 
 def test_four_people_who_quarantine_at_once_ask_the_trainer_once(people: list[Any], run: Any) -> None:

@@ -34,7 +34,7 @@ def start_play(*, actor: User, environment: Environment, seed: int, variant: Var
     """A new play of the environment (or of an edited variant of it) with this seed. Raises ActRefused."""
     if not 0 <= seed < SEED_LIMIT:
         raise ActRefused("A seed is a whole number from 0 to 2^63 − 1.")
-    User.objects.select_for_update().get(pk=actor.pk)  # two clicks at once must not both pass the limit
+    User.objects.select_for_update(no_key=True).get(pk=actor.pk)  # two clicks at once must not both pass the limit
     alive_since = timezone.now() - timedelta(seconds=SESSION_EXPIRES_S)
     mine = PlaySession.objects.filter(by=actor, state=PlaySession.State.OPEN, touched_at__gte=alive_since)
     if mine.count() >= OPEN_SESSIONS_A_PERSON:
@@ -87,7 +87,7 @@ def close_play(*, actor: User, session_id: int) -> PlaySession:
 
 
 def _own_open_session(actor: User, session_id: int) -> PlaySession:
-    session = PlaySession.objects.select_for_update().filter(pk=session_id).first()
+    session = PlaySession.objects.select_for_update(no_key=True).filter(pk=session_id).first()
     if session is None or session.by_id != actor.pk:
         raise ActRefused("This play is somebody else's; start your own with the same seed.")
     if session.state == PlaySession.State.OPEN and timezone.now() - session.touched_at > timedelta(
@@ -102,7 +102,7 @@ def _own_open_session(actor: User, session_id: int) -> PlaySession:
 @transaction.atomic
 def rerun_gates(*, actor: User, environment: Environment, variant: Variant | None = None) -> GateRun:
     """Have the gates judge the program once more. Raises ActRefused."""
-    User.objects.select_for_update().get(pk=actor.pk)
+    User.objects.select_for_update(no_key=True).get(pk=actor.pk)
     if GateRun.objects.filter(by=actor, state=GateRun.State.WAITING).count() >= WAITING_GATES_A_PERSON:
         raise ActRefused(f"{WAITING_GATES_A_PERSON} of your gate runs still wait for a worker. Wait for one to end.")
     job = GateRun.objects.create(by=actor, environment=environment, variant=variant)
@@ -117,7 +117,7 @@ def create_variant(
     *, actor: User, environment: Environment, code: str, note: str = "", parent: Variant | None = None
 ) -> Variant:
     """An edited copy of the program, sent through all gates. It never enters a run. Raises ActRefused."""
-    Environment.objects.select_for_update().get(pk=environment.pk)  # numbers without gaps or twins
+    Environment.objects.select_for_update(no_key=True).get(pk=environment.pk)  # numbers without gaps or twins
     code = storable_text(code.replace("\r\n", "\n"))
     limit = parse_config(environment.run.config).gates.source_bytes
     if not code.strip() or len(code.encode()) > limit:

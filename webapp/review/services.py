@@ -250,7 +250,7 @@ def _environment(environment_id: int) -> Environment:
 
 
 def _flag(flag_id: int) -> Flag:
-    flags = Flag.objects.select_for_update(of=("self",)).select_related(
+    flags = Flag.objects.select_for_update(of=("self",), no_key=True).select_related(
         "environment__run", "kind", "effect__command", "effect__environment__run"
     )
     flag = flags.filter(pk=flag_id).first()

@@ -85,7 +85,7 @@ def close_queue(*, actor: User, queue_id: int) -> Queue:
 @transaction.atomic
 def reopen_queue(*, actor: User, queue_id: int) -> Queue:
     """Offer its items again. Raises ReviewRefused when it is open."""
-    queue = Queue.objects.select_for_update().filter(pk=queue_id).exclude(closed_at=None).first()
+    queue = Queue.objects.select_for_update(no_key=True).filter(pk=queue_id).exclude(closed_at=None).first()
     if queue is None:
         raise ReviewRefused("This queue is not closed.")
     queue.closed_at = None
@@ -180,7 +180,7 @@ def _add(queue: Queue, chosen: Mapping[Environment, Sequence[signals.Reason]], a
 
 
 def _locked(queue_id: int) -> Queue:
-    queue = Queue.objects.select_for_update(of=("self",)).select_related("run").filter(pk=queue_id).first()
+    queue = Queue.objects.select_for_update(of=("self",), no_key=True).select_related("run").filter(pk=queue_id).first()
     if queue is None:
         raise ReviewRefused("This queue is gone.")
     if queue.closed_at is not None:
