@@ -13,7 +13,7 @@ from trainer.rollout.engine import Sampler
 from trainer.rollout.tokens import ChatFormat
 from trainer.run import Engines
 from trainer.seeds import stable_seed
-from trainer.weights import load_tokenizer, resolve_model_path
+from trainer.weights import load_config, load_tokenizer, resolve_model_path
 
 
 def open_engines(config: RunConfig, known: Mapping[str, Any]) -> Engines:
@@ -24,7 +24,9 @@ def open_engines(config: RunConfig, known: Mapping[str, Any]) -> Engines:
     directory = resolve_model_path(config.model.path)
     if config.needs_gpu:
         _require_gpu()
-    chat = ChatFormat(load_tokenizer(directory), template_options={"enable_thinking": config.model.thinking})
+    tokenizer = load_tokenizer(directory)
+    chat = ChatFormat(tokenizer, template_options={"enable_thinking": config.model.thinking})
+    _require_embeddings(tokenizer, chat, directory)
     sampler = _open_sampler(config, directory, known)
     try:
         learner = _open_learner(config, directory)
@@ -71,3 +73,23 @@ def _require_gpu() -> None:
 
     if not torch.cuda.is_available():
         raise UserError("this preset needs a CUDA device and none was found; the demo preset runs on the CPU")
+
+
+def _require_embeddings(tokenizer: Any, chat: ChatFormat, directory: Path) -> None:
+    """Every id that can be said needs an embedding: those of text, and those of the control tokens the chat template writes.
+
+    Other added tokens do no harm, and some published models have them beyond their embeddings.
+    """
+    embeddings = getattr(load_config(directory).get_text_config(), "vocab_size", None)
+    if embeddings is None:
+        return
+    template = str(tokenizer.chat_template)
+    named = (number for number, token in tokenizer.added_tokens_decoder.items() if str(token.content) in template)
+    written = (*chat.prompt_ids([{"role": "user", "content": ""}]), *chat.observation_ids(""), *chat.stop_ids)
+    text = tokenizer.backend_tokenizer.get_vocab(with_added_tokens=False).values()
+    largest = max((*text, *named, *written))
+    if largest >= embeddings:
+        raise UserError(
+            f"model.path: the tokenizer of {directory} has ids up to {largest}, but the model has {embeddings} embeddings (ids up to "
+            f"{embeddings - 1}). Call model.resize_token_embeddings({largest + 1}) and save the model again, or give it its own tokenizer."
+        )

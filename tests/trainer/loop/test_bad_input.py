@@ -21,9 +21,11 @@ import torch
 from safetensors.torch import save_file
 
 from tests.trainer.fakes import FakeEngines, byte_tokenizer, fake_config
+from tests.trainer.tiny_model import CHATML, tiny_model, tiny_tokenizer
 from trainer.__main__ import main
 from trainer.checkpoint_files import damage
 from trainer.config import RunConfig
+from trainer.engines import open_engines
 from trainer.errors import NotFiniteError, UserError
 from trainer.eventlog import read_events
 from trainer.learn.engine import TrainRow
@@ -79,6 +81,35 @@ def test_a_tokenizer_without_chat_template(tmp_path: Path, capsys: pytest.Captur
     save_file({"w": torch.zeros(1)}, tmp_path / "model" / "model.safetensors")
     said = refused(tmp_path, capsys, f"model.path={tmp_path}/model")
     assert "the tokenizer has no chat template. Use an instruct model, or save one with the tokenizer." in said
+
+
+@pytest.mark.parametrize("beyond", ["control", "text"])
+def test_a_tokenizer_with_more_ids_than_the_model_has_embeddings(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], beyond: str
+) -> None:
+    tokenizer = tiny_tokenizer()
+    embeddings = len(tokenizer) if beyond == "control" else len(tokenizer) - 1
+    if beyond == "control":
+        tokenizer.add_special_tokens({"additional_special_tokens": ["<|a|>", "<|b|>", "<|turn|>"]})
+        tokenizer.chat_template = CHATML.replace("<|im_start|>", "<|turn|>")
+    tiny_model(vocab=embeddings).save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    said = refused(tmp_path, capsys, f"model.path={tmp_path}/model")
+    largest = len(tokenizer) - 1
+    assert f"has ids up to {largest}, but the model has {embeddings} embeddings" in said
+    assert f"model.resize_token_embeddings({largest + 1})" in said
+
+
+def test_added_tokens_without_embeddings_that_the_chat_template_never_writes_do_no_harm(tmp_path: Path) -> None:
+    tokenizer = tiny_tokenizer()
+    tiny_model(vocab=len(tokenizer)).save_pretrained(tmp_path / "model")
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<|image|>"]})
+    tokenizer.save_pretrained(tmp_path / "model")
+    small = {"model.context_tokens": 2048, "designer.max_tokens": 64, "hint.max_tokens": 64, "agent.max_tokens": 64}
+    config = with_overrides(load_preset("tiny"), {"model.path": str(tmp_path / "model"), "engine.threads": 1, **small})
+    engines = open_engines(config, {})
+    engines.learner.close()
+    engines.sampler.close()
 
 
 def test_an_empty_corpus(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
