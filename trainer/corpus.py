@@ -7,7 +7,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ _TEXT_SUFFIXES = {".txt", ".md", ".markdown"}
 _JSONL_SUFFIXES = {".jsonl", ".ndjson"}
 SUFFIXES = frozenset(_TEXT_SUFFIXES | _JSONL_SUFFIXES | {".parquet"})
 _TEXT_KEYS = ("orig_doc", "text")
+_MAX_ID_CHARS = 200
 _MAX_METADATA_CHARS = 2000
 _MAX_RECORD_BYTES = 64 * 1024**2  # one line or text file; a document is cut to some thousand words anyway
 _PARQUET_ROWS = 1024  # in memory at once
@@ -105,11 +106,10 @@ def read_documents(config: CorpusConfig, skips: Skips) -> Iterator[Document]:
         raise UserError(f"corpus.source: {config.source} is not built in; there is {', '.join(BUILTIN)}")
     if not path.exists():
         raise UserError(f"corpus.source: {config.source} does not exist; give a file or folder, or builtin:demo")
-    is_empty = True
+    shown: dict[str, bytes] = {}
     for record in _records(path, skips):
-        is_empty = False
-        yield _document(record, config.max_words)
-    if is_empty:
+        yield _with_own_id(_document(record, config.max_words), shown)
+    if not shown:
         raise UserError(
             f"corpus.source: {config.source} holds no usable document ({skips}); "
             'a JSONL line needs text under "orig_doc" or "text"'
@@ -216,7 +216,19 @@ def _document(record: _Record, max_words: int) -> Document:
     text = record.text
     if len(words) > max_words:
         text = " ".join(words[:max_words]) + f"\n[cut here: the first {max_words} of {len(words)} words]"
-    return Document(record.id[:200], record.title[:200], text, len(words), record.metadata)
+    return Document(record.id[:_MAX_ID_CHARS], record.title[:200], text, len(words), record.metadata)
+
+
+def _with_own_id(document: Document, shown: dict[str, bytes]) -> Document:
+    """The document; with a digest behind its id when another one has that id: what is logged and traced back goes by the id.
+
+    `shown`: id -> digest of what the designer sees of the document that has it.
+    """
+    digest = hashlib.blake2b(f"{document.title}\0{document.text}".encode(), digest_size=8)
+    if shown.setdefault(document.id, digest.digest()) != digest.digest():
+        document = replace(document, id=f"{document.id[:_MAX_ID_CHARS - 17]}-{digest.hexdigest()}")
+        shown[document.id] = digest.digest()
+    return document
 
 
 def _digest(documents: Sequence[Document]) -> str:

@@ -96,6 +96,22 @@ def test_text_markdown_and_folders(tmp_path: Path) -> None:
     assert corpus.skipped == {"undecodable files": 1}
 
 
+def test_documents_that_are_not_the_same_have_different_ids(tmp_path: Path) -> None:
+    for folder, text in (("math", "a sum"), ("science", "a plant")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "train-00000.jsonl").write_text(f'{{"text": "{text}"}}\n{{"text": "the same"}}\n')
+    mine = [("x", "one"), ("x", "two"), ("y" * 300, "three"), ("y" * 250, "four")]
+    (tmp_path / "z.jsonl").write_text("".join(json.dumps({"id": i, "text": t}) + "\n" for i, t in mine))
+    documents = corpus_of(tmp_path).documents
+    ids = [d.id for d in documents]
+    assert [d.text for d in documents] == ["a sum", "the same", "a plant", "the same", "one", "two", "three", "four"]
+    assert ids[:2] == ["train-00000-1", "train-00000-2"] and ids[4] == "x" and ids[6] == "y" * 200
+    assert ids[3] == ids[1], "the same document twice"
+    assert len(set(ids)) == len(ids) - 1 and max(map(len, ids)) == 200
+    assert [i.rpartition("-")[0] for i in (ids[2], ids[5], ids[7])] == ["train-00000-1", "x", "y" * 183]
+    assert [d.id for d in corpus_of(tmp_path).documents] == ids
+
+
 def test_the_demo_corpus_is_built_in() -> None:
     corpus = load_corpus(CorpusConfig())
     assert corpus is not None and len(corpus.documents) >= 150
