@@ -78,6 +78,7 @@ class Control:
         state: TrainingState,
         stop: StopRequest,
         sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._run = run
         self._attempt = attempt
@@ -85,7 +86,9 @@ class Control:
         self._state = state
         self.save_now: Callable[[], str] = lambda: "there is nothing to save yet"
         self._sleep = sleep
+        self._clock = clock
         self._stop = stop
+        self.paused_s = 0.0  # spent paused in this attempt
         self._paused = False
         # What an attempt before this one was told is read again from its checkpoint on; only judgements still hold.
         self._told_before = run.control.stat().st_size if attempt > 1 and run.control.is_file() else 0
@@ -93,11 +96,21 @@ class Control:
     def safe_point(self) -> None:
         """Handle what has come in. Blocks while paused. Raises `Cancelled` when the run is to stop."""
         self._read_commands()
+        if self._paused:
+            self._wait_while_paused()
+        if self._stop.reason:
+            raise Cancelled(self._stop.reason)
+
+    def running_s(self) -> float:
+        """A clock that stands still while the run is paused."""
+        return self._clock() - self.paused_s
+
+    def _wait_while_paused(self) -> None:
+        started = self._clock()
         while self._paused and not self._stop.reason:
             self._sleep(_PAUSE_POLL_S)
             self._read_commands()
-        if self._stop.reason:
-            raise Cancelled(self._stop.reason)
+        self.paused_s += self._clock() - started
 
     def _read_commands(self) -> None:
         for line, is_old in self._new_lines():

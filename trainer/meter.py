@@ -12,7 +12,10 @@ from trainer.events import PHASES, Phase, PhaseProgress
 
 
 class Meter:
-    """Seconds per phase of the current rollout. Phases may interleave (design and gates do): each adds up its own time."""
+    """Seconds per phase of the current rollout. Phases may interleave (design and gates do): each adds up its own time.
+
+    `clock` stands still while the run is paused: waiting for a person is no time of the rollout.
+    """
 
     def __init__(self, log: EventLog, clock: Callable[[], float] = time.monotonic) -> None:
         self._log = log

@@ -173,7 +173,7 @@ def _session(this: _Attempt, state: TrainingState, engines: Engines, pool: Envir
         pool=pool,
         prompts=prompt_set(this.config.prompts),
         checkpoints=this.checkpoints,
-        meter=Meter(this.log),
+        meter=Meter(this.log, control.running_s),
         model_directory=engines.model_directory,
     )
     control.save_now = session.save_now

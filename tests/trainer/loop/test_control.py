@@ -10,10 +10,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.trainer.fakes import FakeEngines, fake_config
+from trainer.control import Control, StopRequest
 from trainer.eventlog import EventLog, read_events
+from trainer.meter import Meter
 from trainer.run import attempt, create
 from trainer.rundir import RunDirectory
+from trainer.state import TrainingState
 
 When = Callable[[str, Mapping[str, Any], int | None], bool]
 
@@ -111,6 +116,40 @@ def test_pause_waits_until_it_is_resumed(tmp_path: Path) -> None:
     paused = kinds.index(("run_state", "paused"))
     assert kinds[paused + 1 : paused + 3] == [("command", None), ("run_state", "running")]
     assert driven.answers()["pause-1"]["accepted"] and driven.answers()["resume-1"]["accepted"]
+
+
+def test_a_pause_is_no_time_of_the_rollout(tmp_path: Path) -> None:
+    now = [0.0]
+    run = create(tmp_path / "run", fake_config())
+    log, state = EventLog(run, 1), TrainingState.fresh(fake_config(), None)
+
+    def an_hour(_: float) -> None:
+        now[0] += 3600
+        if now[0] > 2 * 3600:
+            send("resume")(run)
+
+    control = Control(run, attempt=1, log=log, state=state, stop=StopRequest(), sleep=an_hour, clock=lambda: now[0])
+    meter = Meter(log, control.running_s)
+    send("pause")(run)
+    with meter.running("play", total=1):
+        now[0] += 5
+        control.safe_point()
+        now[0] += 2
+    log.close()
+    assert now[0] == 2 * 3600 + 7
+    assert (control.paused_s, meter.phase_s["play"], meter.elapsed_s) == (2 * 3600, 7.0, 7.0)
+
+
+def test_the_seconds_of_a_paused_rollout_are_those_it_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainer.control._PAUSE_POLL_S", 2.0)  # no pause is shorter
+    driven = Driven(
+        tmp_path / "run",
+        (at("episode", 1), send("pause")),
+        (lambda k, p, _: k == "run_state" and p["state"] == "paused", send("resume")),
+        schedule__rollouts=2,
+    )
+    begun, ended = (e for e in driven.events if e["rollout"] == 1 and e["kind"].startswith("rollout_"))
+    assert ended["payload"]["elapsed_s"] < ended["time"] - begun["time"] - 1.0
 
 
 def test_a_paused_run_can_be_stopped(tmp_path: Path) -> None:
