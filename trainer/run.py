@@ -10,13 +10,15 @@ import json
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sandbox import UNSANDBOXED, GuessRule, Limits, Sandbox, SandboxUnavailable
+from trainer.address_space import is_out_of_memory
 from trainer.checkpoint import Checkpoints, Loaded
 from trainer.config import RunConfig
 from trainer.control import Control, StopRequest
@@ -24,7 +26,7 @@ from trainer.corpus import load_corpus
 from trainer.creation import create as create
 from trainer.creation import forked_from, read_config
 from trainer.draw import admit_pool
-from trainer.errors import Cancelled, InfrastructureError, TrainerError, UserError
+from trainer.errors import Cancelled, InfrastructureError, Owner, TrainerError, UserError
 from trainer.eventlog import EventLog, attempts, read_events, repair
 from trainer.events import (
     KINDS,
@@ -267,18 +269,28 @@ def _open_sandbox(config: RunConfig) -> Sandbox:
 
 def _report_failure(log: EventLog, error: Exception) -> int:
     """Event `run_state failed` if the disk allows, one line on stderr; a bug's traceback goes there too."""
-    owner = error.owner if isinstance(error, TrainerError) else "bug"
-    message = str(error) if isinstance(error, TrainerError) else f"{type(error).__name__}: {error}"
-    if owner == "bug":
-        import traceback
-
-        traceback.print_exc(file=sys.stderr)
+    owner, message = _owner_and_message(error)
     try:
         log.emit(RunStateChanged(state="failed", reason=message, owner=owner))
     except TrainerError as unwritten:
-        print(f"trainer: the failure could not be logged: {unwritten}", file=sys.stderr)  # noqa: T201
-    print(f"trainer: {owner}: {message}", file=sys.stderr)  # noqa: T201
+        message = f"{message} (the failure could not be logged: {unwritten})"
+    with suppress(OSError):  # nobody reads stderr any more
+        if owner == "bug":
+            traceback.print_exception(error, file=sys.stderr)
+        print(f"trainer: {owner}: {message}", file=sys.stderr, flush=True)  # noqa: T201
     return EXIT_CODES[owner]
+
+
+def _owner_and_message(error: Exception) -> tuple[Owner, str]:
+    if isinstance(error, TrainerError):
+        return error.owner, str(error)
+    said = f"{type(error).__name__}: {error}".strip().split("\n")[0]
+    if is_out_of_memory(error):
+        return "limit", (
+            f"memory ran out ({said}): free some and resume, or start or fork with a smaller optim.micro_batch_tokens (learning) or "
+            "engine.sampler_batch (sampling)"
+        )
+    return "bug", f"{type(error).__name__}: {error}"
 
 
 @contextmanager

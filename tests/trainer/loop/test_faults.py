@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from tests.trainer.fakes import FakeEngines, fake_config
 from trainer.checkpoint import damage
@@ -146,6 +147,44 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_keeps_the_last_good_checkpoi
     assert "not finite" in ran.payloads("run_state")[-1]["reason"]
     newest = sorted(ran.run.checkpoints.iterdir())[-1]
     assert newest.name == "000002" and damage(newest) == ""
+
+
+class NoMemoryEngines(FakeEngines):
+    """An update finds no memory."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
+
+    def __call__(self, config: RunConfig, known: Mapping[str, Any]) -> Engines:
+        engines = super().__call__(config, known)
+
+        def failing(rows: Sequence[TrainRow], *, rollout: int) -> Mapping[str, float | None]:
+            raise self.error
+
+        self.learner.update = failing  # type: ignore[method-assign]
+        return engines
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nSee the documentation"),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:118] DefaultCPUAllocator: can't allocate memory: you tried 9 bytes"),
+    ],
+    ids=["python", "gpu", "cpu"],
+)
+def test_memory_that_runs_out_is_a_limit_and_names_the_settings_that_take_less(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], error: Exception
+) -> None:
+    ran = Ran(tmp_path / "run", NoMemoryEngines(error), schedule__rollouts=1)
+    assert ran.code == 4
+    last = ran.payloads("run_state")[-1]
+    assert (last["state"], last["owner"]) == ("failed", "limit")
+    assert last["reason"].startswith(f"memory ran out ({type(error).__name__}")
+    assert "optim.micro_batch_tokens" in last["reason"] and "engine.sampler_batch" in last["reason"]
+    assert "Traceback" not in capsys.readouterr().err
 
 
 class FullDiskEngines(FakeEngines):
