@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import timedelta
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TextIO
+from typing import Any, Self, TextIO, cast
 
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn
@@ -27,12 +30,41 @@ _SHOWN = (
 )
 
 
+class _Screen:
+    """Where text for a person goes. When nobody takes it any more (a closed pipe or terminal), it goes nowhere and the run goes on."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._is_gone = False
+
+    def write(self, text: str) -> int:
+        self._try(lambda: self._out.write(text))
+        return len(text)
+
+    def flush(self) -> None:
+        self._try(self._out.flush)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._out, name)  # whether it is a terminal, its encoding: as the file says
+
+    def _try(self, print_it: Callable[[], object]) -> None:
+        if self._is_gone:
+            return
+        try:
+            print_it()
+        except OSError:
+            self._is_gone = True
+            with suppress(OSError), Path(os.devnull).open("wb") as nothing:
+                os.dup2(nothing.fileno(), self._out.fileno())  # what its buffer still holds must not fail at exit
+
+
 class Progress:
     """Follows the event log of an attempt."""
 
     def __init__(self, run: RunDirectory, *, out: TextIO | None = None) -> None:
         self._run = run
-        self._console = Console(file=out or sys.stdout, highlight=False, soft_wrap=True)
+        screen = cast("TextIO", _Screen(out or sys.stdout))
+        self._console = Console(file=screen, highlight=False, soft_wrap=True)
         self._bar: Bar | None = None
         self._task: Any = None
         self._history: list[tuple[int, Mapping[str, Any], float]] = []

@@ -73,6 +73,39 @@ def test_a_terminal_says_why_a_run_failed_once_and_a_file_as_well(tmp_path: Path
     assert "does not exist" in redirected.stdout and "does not exist" in redirected.stderr
 
 
+def test_a_run_goes_on_when_nobody_reads_what_it_prints(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.trainer.make_run", str(tmp_path / "run"), "--rollouts", "1"]
+    ours, theirs = os.pipe()
+    os.close(ours)  # as `| head -1` does after one line
+    done = subprocess.run(command, stdout=theirs, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(theirs)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert list(read_events(RunDirectory(tmp_path / "run"), 1))[-1]["payload"]["state"] == "completed"
+    assert "run completed" in (tmp_path / "run" / "log.txt").read_text()
+
+
+def test_a_failure_is_logged_when_nobody_reads_stderr_either(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "trainer", "run", str(tmp_path / "run"), "--set", f"model.path={tmp_path}/nowhere"]
+    ours, theirs = os.pipe()
+    os.close(ours)
+    done = subprocess.run(command, stdout=theirs, stderr=theirs, check=False)
+    os.close(theirs)
+    last = list(read_events(RunDirectory(tmp_path / "run"), 1))[-1]["payload"]
+    assert (done.returncode, last["state"], last["owner"]) == (2, "failed", "user")
+
+
+def test_a_terminal_that_is_closed_ends_no_run(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.trainer.make_run", str(tmp_path / "run"), "--rollouts", "1"]
+    ours, theirs = pty.openpty()
+    os.close(ours)  # writing to the other side is an input/output error
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, stdout=theirs, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(theirs)
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+    assert list(read_events(RunDirectory(tmp_path / "run"), 1))[-1]["payload"]["state"] == "completed"
+
+
 def test_a_tokenizer_without_chat_template(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tokenizer = byte_tokenizer()
     tokenizer.chat_template = None
