@@ -288,6 +288,17 @@ class RunConfig(Section):
             raise ValueError("; ".join(problems))
         return self
 
+    def warnings(self) -> tuple[str, ...]:
+        """What is allowed but hardly meant: one sentence each, with what to set."""
+        schedule = self.schedule
+        if self.designer.train and schedule.environments <= schedule.active_skills:
+            return (
+                f"the designer learns nothing: with schedule.environments {schedule.environments} and schedule.active_skills "
+                f"{schedule.active_skills} no skill has two environments, and a design's reward is its distance from the mean of its "
+                "skill. Set schedule.environments to three times schedule.active_skills or more, or designer.train to false",
+            )
+        return ()
+
 
 Settings = dict[str, Any]
 SettingPath = Annotated[str, Field(pattern=r"^[a-z0-9_]+(\.[a-z0-9_]+)*$")]

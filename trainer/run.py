@@ -206,6 +206,8 @@ def _announce(session: Session, this: _Attempt) -> None:
     log.emit(RunStateChanged(state="running"))
     for problem in this.problems:
         log.emit(Warned(message=problem, where="resume"))
+    for message in session.config.warnings():
+        log.emit(Warned(message=message, where="settings"))
     if session.pool.tier == UNSANDBOXED:
         log.emit(
             Warned(message="generated code runs WITHOUT isolation, as this machine's operator has set", where="sandbox")

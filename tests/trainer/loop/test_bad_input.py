@@ -29,7 +29,7 @@ from trainer.engines import open_engines
 from trainer.errors import NotFiniteError, UserError
 from trainer.eventlog import read_events
 from trainer.learn.engine import TrainRow
-from trainer.presets import load_preset, with_overrides
+from trainer.presets import load_preset, preset_names, with_overrides
 from trainer.run import Engines, attempt, create
 from trainer.rundir import RunDirectory
 
@@ -176,6 +176,23 @@ def test_contradictory_settings_are_refused_by_both_names(values: dict[str, Any]
     with pytest.raises(UserError) as caught:
         with_overrides(load_preset("tiny"), values)
     assert all(name in str(caught.value) for name in names)
+
+
+def test_a_designer_that_cannot_learn_is_warned_of_at_the_start(tmp_path: Path) -> None:
+    run = create(tmp_path / "run", fake_config(schedule__environments=2, schedule__rollouts=1))  # two skills are active
+    assert attempt(run, FakeEngines()) == 0
+    events = list(read_events(run, 1))
+    (warned,) = [e["payload"] for e in events if e["kind"] == "warning"]
+    assert warned["where"] == "settings"
+    assert "schedule.environments 2 and schedule.active_skills 2" in warned["message"]
+    assert "Set schedule.environments to three times schedule.active_skills or more" in warned["message"]
+    rewards = [e["payload"]["reward"] for e in events if e["kind"] == "designer_reward"]
+    assert rewards == [0.0, 0.0], "every one is the mean of its skill"
+
+
+def test_settings_under_which_the_designer_learns_or_is_not_trained_need_no_warning() -> None:
+    assert [name for name in preset_names() if load_preset(name).warnings()] == []
+    assert fake_config(schedule__environments=2, designer__train=False).warnings() == ()
 
 
 def test_a_context_too_small_for_the_prompt(tmp_path: Path) -> None:
