@@ -13,6 +13,7 @@ from typing import Any
 
 from trainer.config import CorpusConfig
 from trainer.errors import UserError
+from trainer.paths import given_path
 
 BUILTIN = {"builtin:demo": Path(__file__).parent / "corpora" / "demo.jsonl"}
 _TEXT_SUFFIXES = {".txt", ".md", ".markdown"}
@@ -101,10 +102,10 @@ def load_corpus(config: CorpusConfig) -> Corpus | None:
 
 def read_documents(config: CorpusConfig, skips: Skips) -> Iterator[Document]:
     """The usable documents one after the other, cut; `skips` fills on the way. Raises `UserError` as `load_corpus` does."""
-    path = BUILTIN.get(config.source, Path(config.source).expanduser())
     if config.source.startswith("builtin:") and config.source not in BUILTIN:
         raise UserError(f"corpus.source: {config.source} is not built in; there is {', '.join(BUILTIN)}")
-    if not path.exists():
+    path = BUILTIN.get(config.source) or given_path("corpus.source", config.source)
+    if path is None:
         raise UserError(f"corpus.source: {config.source} does not exist; give a file or folder, or builtin:demo")
     shown: dict[str, bytes] = {}
     for record in _records(path, skips):

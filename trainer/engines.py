@@ -24,9 +24,10 @@ def open_engines(config: RunConfig, known: Mapping[str, Any]) -> Engines:
     directory = resolve_model_path(config.model.path)
     if config.needs_gpu:
         _require_gpu()
+    model_config = load_config(directory)  # before the tokenizer, whose loading fails on a broken config.json as well
     tokenizer = load_tokenizer(directory)
     chat = ChatFormat(tokenizer, template_options={"enable_thinking": config.model.thinking})
-    _require_embeddings(tokenizer, chat, directory)
+    _require_embeddings(model_config, tokenizer, chat, directory)
     sampler = _open_sampler(config, directory, known)
     try:
         learner = _open_learner(config, directory)
@@ -75,12 +76,12 @@ def _require_gpu() -> None:
         raise UserError("this preset needs a CUDA device and none was found; the demo preset runs on the CPU")
 
 
-def _require_embeddings(tokenizer: Any, chat: ChatFormat, directory: Path) -> None:
+def _require_embeddings(model_config: Any, tokenizer: Any, chat: ChatFormat, directory: Path) -> None:
     """Every id that can be said needs an embedding: those of text, and those of the control tokens the chat template writes.
 
     Other added tokens do no harm, and some published models have them beyond their embeddings.
     """
-    embeddings = getattr(load_config(directory).get_text_config(), "vocab_size", None)
+    embeddings = getattr(model_config.get_text_config(), "vocab_size", None)
     if embeddings is None:
         return
     template = str(tokenizer.chat_template)

@@ -17,6 +17,7 @@ from typing import Any
 
 from trainer.config import PoolConfig
 from trainer.errors import UserError
+from trainer.paths import given_path
 from trainer.pool_folder import MANIFEST, is_pool_folder, read_pool_folder
 
 BUILTIN_POOLS = {f"builtin:{name}": Path(__file__).parent / "pools" / f"{name}.jsonl" for name in ("demo", "ladder")}
@@ -116,8 +117,8 @@ def pool_path(path: str) -> Path:
     """The file or folder a setting names. Raises `UserError` for an unknown built-in pool or a path that is not there."""
     if path.startswith("builtin:") and path not in BUILTIN_POOLS:
         raise UserError(f"pool.path: {path} is not built in; there is {', '.join(BUILTIN_POOLS)}")
-    found = BUILTIN_POOLS.get(path, Path(path).expanduser())
-    if not found.exists():
+    found = BUILTIN_POOLS.get(path) or given_path("pool.path", path)
+    if found is None:
         raise UserError(f"pool.path: {path} does not exist; write one with `python -m trainer pool write FILE`")
     return found
 

@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trainer.address_space import is_out_of_memory
 from trainer.errors import UserError
+from trainer.paths import given_path
 
 if TYPE_CHECKING:
     import torch
@@ -26,16 +28,11 @@ def resolve_model_path(path: str) -> Path:
 
     Raises `UserError` when it does not exist, is no model directory, or holds only pickled weights.
     """
-    if path.startswith("builtin:"):
-        if path != STARTER_NAME:
-            raise UserError(f"model.path: unknown built-in model {path!r}; the only one is {STARTER_NAME!r}.")
-        directory = STARTER_DIRECTORY
-    else:
-        directory = Path(path).expanduser().absolute()
-    if not directory.exists():
-        raise UserError(
-            f"model.path: {directory} does not exist. Give a Hugging Face model directory or {STARTER_NAME!r}."
-        )
+    if path.startswith("builtin:") and path != STARTER_NAME:
+        raise UserError(f"model.path: unknown built-in model {path!r}; the only one is {STARTER_NAME!r}.")
+    directory = STARTER_DIRECTORY if path == STARTER_NAME else given_path("model.path", path)
+    if directory is None:
+        raise UserError(f"model.path: {path} does not exist. Give a Hugging Face model directory or {STARTER_NAME!r}.")
     if not directory.is_dir():
         raise UserError(f"model.path: {directory} is a file. Give the directory that holds config.json.")
     if not (directory / "config.json").is_file():
@@ -51,9 +48,19 @@ def weight_files(directory: Path) -> list[Path]:
     """The safetensors files of the model, in name order; those the index names when there is an index."""
     index = directory / "model.safetensors.index.json"
     if index.is_file():
-        names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
-        return [directory / Path(name).name for name in names]
+        return [directory / name for name in _indexed_files(index)]
     return sorted(directory.glob("*.safetensors"))
+
+
+def _indexed_files(index: Path) -> list[str]:
+    """Names of the files an index names, each once. Raises `UserError` when it is no index."""
+    try:
+        return sorted({Path(name).name for name in json.loads(index.read_bytes())["weight_map"].values()})
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise UserError(
+            f'model.path: {index} is no index of weight files (an object whose "weight_map" names a file for each weight). Save the '
+            "model again."
+        ) from error
 
 
 def parameter_count(directory: Path) -> int:
@@ -89,7 +96,9 @@ def load_config(directory: Path) -> Any:
 
     try:
         return AutoConfig.from_pretrained(directory, local_files_only=True)
-    except (OSError, ValueError, KeyError) as error:
+    except Exception as error:  # noqa: BLE001 - a malformed file fails anywhere in the library
+        if is_out_of_memory(error):
+            raise
         raise UserError(f"{directory}/config.json does not describe a model this version can load: {error}") from error
 
 
@@ -102,7 +111,9 @@ def load_tokenizer(directory: Path) -> Any:
         raise UserError(f"{directory} has no tokenizer. Save it there with tokenizer.save_pretrained().")
     try:
         return AutoTokenizer.from_pretrained(directory, local_files_only=True)
-    except (OSError, ValueError, KeyError) as error:
+    except Exception as error:  # noqa: BLE001 - a malformed file fails anywhere in the library
+        if is_out_of_memory(error):
+            raise
         raise UserError(
             f"{directory} has no tokenizer this version can load: {error}. Save it with tokenizer.save_pretrained()."
         ) from error
@@ -111,7 +122,6 @@ def load_tokenizer(directory: Path) -> Any:
 def load_model(directory: Path, *, dtype: torch.dtype, device: str, attention: str = "sdpa") -> Any:
     """The Hugging Face causal language model with all its weights. Raises `UserError` when they do not fit the config."""
     import transformers
-    from safetensors import SafetensorError
 
     library: Any = transformers  # its annotations do not cover output_loading_info
     library.utils.logging.disable_progress_bar()
@@ -119,7 +129,9 @@ def load_model(directory: Path, *, dtype: torch.dtype, device: str, attention: s
         model, report = library.AutoModelForCausalLM.from_pretrained(
             directory, local_files_only=True, dtype=dtype, attn_implementation=attention, output_loading_info=True
         )
-    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+    except Exception as error:  # noqa: BLE001 - a malformed file fails anywhere in the library
+        if is_out_of_memory(error):
+            raise
         raise UserError(f"{directory} cannot be loaded as a causal language model: {error}") from error
     if report["missing_keys"]:
         missing = sorted(report["missing_keys"])

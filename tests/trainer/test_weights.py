@@ -64,6 +64,41 @@ def test_damaged_parts_are_user_errors(tmp_path: Path) -> None:
         load_config(directory)
 
 
+@pytest.mark.parametrize("index", ["{}", "[]", "not json", '{"weight_map": 3}', '{"weight_map": {"w": 3}}', "[" * 100_000])
+def test_an_index_that_is_none_is_a_user_error_that_names_it(tmp_path: Path, index: str) -> None:
+    directory = save_tiny_model(tmp_path)
+    (directory / "model.safetensors.index.json").write_text(index)
+    with pytest.raises(UserError, match=r"model\.safetensors\.index\.json is no index of weight files"):
+        resolve_model_path(str(directory))
+
+
+@pytest.mark.parametrize("config", ["3", "[]", '{"model_type": []}', '{"model_type": "qwen3", "rope_parameters": 3}'])
+def test_a_malformed_config_is_a_user_error_that_names_it(tmp_path: Path, config: str) -> None:
+    (tmp_path / "config.json").write_text(config)
+    with pytest.raises(UserError, match=r"config\.json does not describe a model this version can load"):
+        load_config(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json"])
+@pytest.mark.parametrize("text", ["[]", "3", "not json"])
+def test_a_malformed_tokenizer_is_a_user_error(tmp_path: Path, name: str, text: str) -> None:
+    directory = save_tiny_model(tmp_path)
+    (directory / name).write_text(text)
+    with pytest.raises(UserError, match="no tokenizer this version can load"):
+        load_tokenizer(directory)
+
+
+def test_memory_that_runs_out_while_a_model_is_read_is_no_broken_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    monkeypatch.setattr("transformers.AutoModelForCausalLM.from_pretrained", full)
+    with pytest.raises(torch.OutOfMemoryError):
+        load_model(save_tiny_model(tmp_path), dtype=torch.float32, device="cpu")
+
+
 def test_missing_weights_are_not_silently_made_up(tmp_path: Path) -> None:
     from safetensors.torch import load_file, save_file
 

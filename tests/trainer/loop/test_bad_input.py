@@ -21,7 +21,7 @@ import torch
 from safetensors.torch import save_file
 
 from tests.trainer.fakes import FakeEngines, byte_tokenizer, fake_config
-from tests.trainer.tiny_model import CHATML, tiny_model, tiny_tokenizer
+from tests.trainer.tiny_model import CHATML, save_tiny_model, tiny_model, tiny_tokenizer
 from trainer.__main__ import main
 from trainer.checkpoint_files import damage
 from trainer.config import RunConfig
@@ -143,6 +143,50 @@ def test_added_tokens_without_embeddings_that_the_chat_template_never_writes_do_
     engines = open_engines(config, {})
     engines.learner.close()
     engines.sampler.close()
+
+
+@pytest.mark.parametrize("setting", ["corpus.source", "pool.path", "model.path"])
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("~nosuchuser/x", "~nosuchuser/x: there is no home directory of that user"),
+        ("/" + "x" * 300, f"/{'x' * 99}… (301 characters) cannot be used: File name too long"),
+        ("nowhere/\0", "does not exist"),
+        (" ", "is empty: give a path"),
+    ],
+    ids=["home", "long", "nul", "blank"],
+)
+def test_a_path_that_can_be_none_on_this_machine(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], setting: str, path: str, says: str
+) -> None:
+    untrained = ("designer.train=false",) if setting == "pool.path" else ()
+    said = refused(tmp_path, capsys, f"{setting}={path}", *untrained)
+    assert f"trainer: user: {setting}" in said and says in said
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("config.json", "3", "config.json does not describe a model"),
+        ("config.json", '{"model_type": "qwen3", "hidden_size": "wide"}', "config.json does not describe a model"),
+        ("tokenizer.json", "[]", "model has no tokenizer this version can load"),
+        ("model.safetensors.index.json", "{}", "model.safetensors.index.json is no index of weight files"),
+    ],
+)
+def test_a_malformed_file_of_a_model_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, text: str, says: str
+) -> None:
+    directory = save_tiny_model(tmp_path / "model")
+    (directory / name).write_text(text)
+    assert says in refused(tmp_path, capsys, f"model.path={directory}")
+
+
+def test_an_empty_corpus_source_is_not_the_working_directory(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here.txt").write_text("a text")
+    monkeypatch.chdir(tmp_path)
+    assert "corpus.source is empty: give a path" in refused(tmp_path, capsys, "corpus.source=")
 
 
 def test_an_empty_corpus(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
