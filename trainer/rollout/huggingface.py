@@ -95,7 +95,9 @@ class HuggingFaceSampler(Sampler):
                     answers[row] = finished(*replies[row], stops[row], limits[row])
             if all(answer is not None for answer in answers):
                 break
-            ids_BT, positions_BT = tokens_B[:, None], positions_BT[:, -1:] + 1
+            ids_BT = tokens_B[:, None]
+            # A finished row runs on, unread, with its batch and must not leave the model's table of positions.
+            positions_BT = (positions_BT[:, -1:] + 1).clamp(max=self.context_tokens - 1)
             mask_BT = torch.cat((mask_BT, torch.ones_like(ids_BT)), dim=1)
         return [answer for answer in answers if answer is not None]
 

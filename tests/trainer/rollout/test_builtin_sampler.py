@@ -273,6 +273,22 @@ def test_opening_chooses_the_decoder_for_qwen3_and_the_library_for_others(
         BuiltinSampler.from_directory(tmp_path, dtype="fp32", device="cpu", threads=1, context_tokens=256, max_batch=3)
 
 
+def test_a_finished_row_does_not_run_out_of_the_models_positions(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    GPT2LMHeadModel(GPT2Config(vocab_size=400, n_embd=32, n_layer=2, n_head=4, n_positions=128)).save_pretrained(
+        tmp_path
+    )
+    sampler = HuggingFaceSampler.from_directory(
+        tmp_path, dtype="fp32", device="cpu", threads=1, context_tokens=128, max_batch=4
+    )
+    requests = [SampleRequest(random_prompt(n, n), 60, TEMPERATURE, n, ()) for n in (20, 100)]
+    replies = good(sampler.generate(requests))
+    assert [len(reply.token_ids) for reply in replies] == [60, 28]
+    for request, reply in zip(requests, replies, strict=True):
+        assert good(sampler.generate([request]))[0].token_ids == reply.token_ids
+        assert (torch.tensor(reply.logprobs) - reference_logprobs(tmp_path, request, reply)).abs().max() < 1e-4
+
+
 def test_the_library_sampler_agrees_with_the_decoder_token_by_token(model_directory: Path) -> None:
     requests = mixed_requests()
     library = HuggingFaceSampler.from_directory(
