@@ -88,7 +88,7 @@ class HintConfig(Section):
     max_tokens: int = setting(4096, "Longest hint reply.", unit="tokens", ge=1)
     tries: int = setting(3, "Tries before the environment is marked as having no hint.", ge=1, le=20)
     backoff_s: float = setting(
-        1.0, "Wait before the second try of a failed call; doubled after each.", unit="s", ge=0, le=60
+        1.0, "Wait before the second try of a failed call; doubled after each, up to 30 s.", unit="s", ge=0, le=60
     )
 
 

@@ -21,6 +21,8 @@ MAX_WORDS = 100
 _SPECIFIC_CHARS = 3
 _GAP_CHARS, _JOINED_CHARS = 6, 3
 _FENCE = "```"
+_LONGEST_BACKOFF_S = 30.0
+_STOPPABLE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +170,17 @@ def _ask_until_answered(session: Session, progress: Sequence[_Progress], sleep: 
             return
         session.control.safe_point()
         if number and wait_s and any(one.problem.startswith("sampler:") for one in waiting):
-            sleep(wait_s)
-            wait_s *= 2
+            _wait(session, wait_s, sleep)
+            wait_s = max(wait_s, min(2 * wait_s, _LONGEST_BACKOFF_S))
         _ask(session, waiting)
+
+
+def _wait(session: Session, wait_s: float, sleep: Callable[[float], None]) -> None:
+    """Wait in short pieces, so that a stop or a pause need not."""
+    while wait_s > 0:
+        sleep(min(wait_s, _STOPPABLE_S))
+        wait_s -= _STOPPABLE_S
+        session.control.safe_point()
 
 
 def _ask(session: Session, waiting: Sequence[_Progress]) -> None:

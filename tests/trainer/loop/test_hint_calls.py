@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,9 +11,10 @@ from typing import Any
 import pytest
 
 from tests.trainer.fakes import FakeEngines, fake_config
+from trainer.errors import Cancelled
 from trainer.eventlog import read_events
 from trainer.hints import _ask_until_answered, _Progress
-from trainer.policy import Answer
+from trainer.policy import Answer, Question
 from trainer.presets import load_preset, with_overrides
 from trainer.prompts.sets import prompt_set
 from trainer.run import attempt, create
@@ -55,17 +58,50 @@ def test_a_hint_that_leaks_once_is_asked_for_again_and_then_is_like_any_other(tm
         assert measured[key]["regret"] == pytest.approx(measured[key]["hinted_mean"] - measured[key]["unhinted_mean"])
 
 
-@pytest.mark.parametrize(("problem", "waits"), [("sampler: it is down", [1.0, 2.0]), ("", [])])
+@pytest.mark.parametrize(("problem", "waits"), [("sampler: it is down", [1.0, 2.0]), ("", [0.0, 0.0])])
 def test_a_failed_call_waits_longer_each_time_and_an_empty_reply_does_not(problem: str, waits: list[float]) -> None:
+    assert waits_of(problem, **{"hint.tries": 3, "hint.backoff_s": 1.0}) == waits
+
+
+def test_a_wait_is_never_longer_than_half_a_minute_nor_than_the_setting() -> None:
+    down = "sampler: it is down"
+    assert waits_of(down, **{"hint.tries": 8, "hint.backoff_s": 1.5}) == [1.5, 3.0, 6.0, 12.0, 24.0, 30.0, 30.0]
+    assert waits_of(down, **{"hint.tries": 3, "hint.backoff_s": 60.0}) == [60.0, 60.0]
+
+
+def test_a_run_can_be_stopped_while_it_waits() -> None:
+    with pytest.raises(Cancelled):
+        waits_of("sampler: it is down", stop_after_s=3.0, **{"hint.tries": 20, "hint.backoff_s": 10.0})
+
+
+def waits_of(problem: str, *, stop_after_s: float = math.inf, **settings: float) -> list[float]:
+    """Seconds between the tries of one hint when every call ends like this; safe points are never more than a second apart.
+
+    After so many seconds of waiting the run is to stop, and does so at once.
+    """
+    waited = [0.0]
+
+    def sleep(seconds: float) -> None:
+        assert sum(waited) < stop_after_s and seconds <= 1.0
+        waited[-1] += seconds
+
+    def safe_point() -> None:
+        if sum(waited) >= stop_after_s:
+            raise Cancelled("stopped on request")
+
+    def ask(questions: Sequence[Question]) -> list[Answer]:
+        waited.append(0.0)
+        return answers * len(questions)
+
     answers = [Answer("", (5,), finish="error" if problem else "stop", error=problem)]
     session: Any = SimpleNamespace(
-        config=with_overrides(load_preset("tiny"), {"hint.tries": 3, "hint.backoff_s": 1.0}),
-        control=SimpleNamespace(safe_point=lambda: None),
+        config=with_overrides(load_preset("tiny"), settings),
+        control=SimpleNamespace(safe_point=safe_point),
         prompts=prompt_set("compact"),
         tensors=TensorFile(),
-        policy=SimpleNamespace(ask=lambda questions: answers * len(questions)),
+        policy=SimpleNamespace(ask=ask),
     )
-    waited: list[float] = []
     progress = [_Progress(Environment("r0000-s00", "", 0, "Optimization", "GameEnv", "class GameEnv: ...", None))]
-    _ask_until_answered(session, progress, waited.append)
-    assert (waited, progress[0].tries) == (waits, 3)
+    _ask_until_answered(session, progress, sleep)
+    assert progress[0].tries == settings["hint.tries"]
+    return waited[1:-1]  # nothing is waited for before the first try and after the last one
