@@ -11,22 +11,27 @@ from trainer.fixed_pool import FixedPool, FrozenEnvironment, candidate_of
 from trainer.session import Session
 from trainer.state import Environment
 
+_EXAMINED_AT_ONCE = 16  # between two looks at the commands
+
 
 def admit_pool(session: Session) -> None:
     """Examine every environment of the pool by the gates; those that fail are left out with a warning.
 
-    Does nothing when the designer writes the environments. Raises `UserError` when none passes.
+    Does nothing when the designer writes the environments. Raises `UserError` when none passes, `Cancelled` when the run is to stop.
     """
     pool = session.state.pool
     if pool is None:
         return
     everyone = [environment for _, environment in sorted(pool.environments.items())]
-    reports = session.pool.examine([environment.code for environment in everyone])
     rejected: dict[str, str] = {}
-    for environment, report in zip(everyone, reports, strict=True):
-        if report.accepted:
-            session.admitted[environment.id] = report
-        else:
+    for start in range(0, len(everyone), _EXAMINED_AT_ONCE):
+        session.control.safe_point()
+        batch = everyone[start : start + _EXAMINED_AT_ONCE]
+        reports = session.pool.examine([environment.code for environment in batch])
+        for environment, report in zip(batch, reports, strict=True):
+            if report.accepted:
+                session.admitted[environment.id] = report
+                continue
             rejected[environment.id] = _reason(report)
             session.log.emit(
                 Warned(message=f"{environment.id} of the pool is left out: {_reason(report)}"[:500], where="pool")
@@ -34,7 +39,8 @@ def admit_pool(session: Session) -> None:
     pool.reject(rejected)
     if len(rejected) == len(everyone):
         raise UserError(
-            f"pool.path: none of the {len(everyone)} environments of {pool.source} passes the gates (first: {_reason(reports[0])})"
+            f"pool.path: none of the {len(everyone)} environments of {pool.source} passes the gates "
+            f"(first: {next(iter(rejected.values()))})"
         )
 
 

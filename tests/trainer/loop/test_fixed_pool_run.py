@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -114,3 +115,29 @@ def test_a_pool_in_which_nothing_passes_the_gates_ends_the_run_with_a_sentence(
     pool.write_text(json.dumps({"id": "x", "code": "class XEnv: pass"}) + "\n")
     assert attempt(create(tmp_path / "run", settings(pool)), FakeEngines()) == 2
     assert "none of the 1 environments" in capsys.readouterr().err
+
+
+def test_a_stop_is_heard_while_the_pool_is_examined(tmp_path: Path) -> None:
+    code = game().replace("def step(self, action):", "def step(self, action)")
+    pool = tmp_path / "pool.jsonl"
+    pool.write_text("".join(json.dumps({"id": f"e{i:02d}", "code": code}) + "\n" for i in range(40)))
+    run = create(tmp_path / "run", settings(pool))
+
+    def stop_at_the_first(kind: str, payload: Mapping[str, Any], _: int | None) -> None:
+        if kind == "warning" and payload["message"].startswith("e00"):
+            run.control.write_text('{"id": "s", "attempt": 1, "action": "stop", "reason": "enough"}\n')
+
+    assert attempt(run, FakeEngines(), listen=lambda log: log.listeners.append(stop_at_the_first)) == 0
+    assert len(payloads(run, "warning")) == 16, "the first sixteen were examined"
+    assert payloads(run, "run_state")[-1] == {"state": "stopped", "reason": "enough", "owner": None}
+
+
+def test_all_of_a_large_pool_is_examined(tmp_path: Path) -> None:
+    sound, broken = (game(), game().replace("def step(self, action):", "def step(self, action)"))
+    pool = tmp_path / "pool.jsonl"
+    codes = [sound if i in (0, 15, 16, 33) else broken for i in range(34)]
+    pool.write_text("".join(json.dumps({"id": f"e{i:02d}", "code": c}) + "\n" for i, c in enumerate(codes)))
+    run = create(tmp_path / "run", settings(pool, schedule__rollouts=1))
+    assert attempt(run, FakeEngines()) == 0
+    assert {e["candidate"] for e in payloads(run, "environment")} == {"pool/e00", "pool/e15", "pool/e16", "pool/e33"}
+    assert len(payloads(run, "warning")) == 30
