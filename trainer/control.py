@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable
 from typing import Any, Literal, cast
@@ -129,6 +130,10 @@ class Control:
         if not self._run.control.is_file():
             return []
         with self._run.control.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            if size < self._state.control_offset:  # another file than the one that was read so far
+                self._state.control_offset = 0
+                self._told_before = self._told_before if self._told_before <= size else 0
             file.seek(self._state.control_offset)
             data = file.read(_MAX_LINE_BYTES)
         whole = data.rfind(b"\n") + 1

@@ -58,8 +58,13 @@ def _rewards(episodes: Iterable[EpisodeFinished], arm: str) -> list[float]:
     return [e.reward for e in episodes if e.arm == arm and e.reward is not None]
 
 
+def _kept(session: Session) -> list[EpisodeFinished]:
+    """The episodes but those of environments that were quarantined since: nothing else of the rollout counts them either."""
+    return [e for e in session.record.episodes if e.environment not in session.state.quarantined]
+
+
 def _episodes(session: Session) -> Values:
-    episodes = session.record.episodes
+    episodes = _kept(session)
     unhinted = [e for e in episodes if e.arm == "unhinted" and e.reward is not None]
     rewards = _rewards(episodes, "unhinted")
     stops = Counter(e.status for e in episodes)
@@ -77,7 +82,8 @@ def _episodes(session: Session) -> Values:
 
 def _groups(session: Session) -> Values:
     groups: dict[str, list[float]] = {}
-    for e in session.record.episodes:
+    episodes = _kept(session)
+    for e in episodes:
         if e.arm == "unhinted" and e.reward is not None:
             groups.setdefault(e.environment, []).append(e.reward)
     rewards = list(groups.values())
@@ -93,7 +99,7 @@ def _groups(session: Session) -> Values:
         ),
         "band/learnable_share": _share(low <= rate <= high for rate in rates),
         **{f"band/{name}": _share(_bin(rate) == name for rate in rates) for name in WIN_RATE_BINS},
-        "pool/environments": float(len({e.environment for e in session.record.episodes})),
+        "pool/environments": float(len({e.environment for e in episodes})),
         "pool/barred": float(sum(state.is_out(e.key) for e in state.environments)),
         "pool/down_weighted": float(sum(state.training_weight(e.key) < 1 for e in state.environments)),
     }
@@ -109,7 +115,7 @@ def _bin(rate: float) -> str:
 
 
 def _regrets(session: Session) -> Values:
-    regrets = session.record.regrets
+    regrets = [r for r in session.record.regrets if r.environment not in session.state.quarantined]
     known = [r.regret for r in regrets if r.regret is not None]
     middle = mean(known)
     error = math.sqrt(population_variance(known) / (len(known) - 1)) if len(known) > 1 else None

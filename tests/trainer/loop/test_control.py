@@ -184,6 +184,34 @@ def test_a_stop_for_no_attempt_in_particular_does_not_stop_the_next_one_too(tmp_
     assert (events[-1]["payload"]["state"], events[-1]["rollout"]) == ("stopped", 5)
 
 
+def test_commands_in_a_new_file_are_read_from_its_beginning(tmp_path: Path) -> None:
+    filler = send("quarantine", attempt=None, environment="x" * 300)
+    first = Driven(tmp_path / "run", (at("rollout_started", 0), filler), (at("rollout_started", 2), send("stop")))
+    first.run.control.unlink()
+    send("stop", attempt=2, number=2)(first.run)
+    assert attempt(first.run, FakeEngines()) == 0
+    events = list(read_events(first.run, 2))
+    assert [e["payload"]["command"] for e in events if e["kind"] == "command"] == ["stop-2"]
+    assert (events[-1]["payload"]["state"], events[-1]["rollout"]) == ("stopped", 2)
+
+
+def test_a_file_that_is_written_anew_while_the_run_goes_on_is_news_too(tmp_path: Path) -> None:
+    def anew(run: RunDirectory) -> None:
+        run.control.unlink()
+        send("stop", attempt=None, number=2)(run)
+
+    filler = send("quarantine", attempt=None, environment="x" * 300)
+    run = Driven(tmp_path / "run", (at("rollout_started", 0), filler), (at("rollout_started", 1), send("stop"))).run
+
+    def listen(log: EventLog) -> None:
+        log.listeners.append(lambda kind, p, rollout: anew(run) if at("rollout_started", 2)(kind, p, rollout) else None)
+
+    assert attempt(run, FakeEngines(), listen=listen) == 0
+    events = list(read_events(run, 2))
+    assert [e["payload"]["command"] for e in events if e["kind"] == "command"] == ["stop-2"]
+    assert (events[-1]["payload"]["state"], events[-1]["rollout"]) == ("stopped", 2)
+
+
 def test_checkpoint_now_saves_the_last_finished_rollout(tmp_path: Path) -> None:
     driven = Driven(tmp_path / "run", (at("rollout_started", 1), send("checkpoint")), checkpoint__every=3)
     assert driven.answers()["checkpoint-1"]["message"] == "checkpoint 000001 written"
@@ -211,6 +239,33 @@ def test_an_environment_quarantined_while_it_plays_is_left_out_of_that_rollout(t
     assert driven.answers()["quarantine-1"]["effective_rollout"] == 0
     assert not any(row.sample.startswith(key) for batch in driven.engines.learner.batches for row in batch)
     assert key not in {e["payload"]["environment"] for e in driven.of("regret")}
+
+
+@pytest.mark.parametrize("kind", ["episode", "regret"])
+def test_an_environment_quarantined_in_its_rollout_counts_in_none_of_its_metrics(tmp_path: Path, kind: str) -> None:
+    key = "r0000-s00"
+    driven = Driven(
+        tmp_path / "run",
+        (at(kind, 0, environment=key), send("quarantine", attempt=None, environment=key)),
+        schedule__rollouts=1,
+    )
+    assert any(e["payload"]["environment"] == key for e in driven.of("episode"))
+    kept = [e["payload"] for e in driven.of("episode") if e["payload"]["environment"] != key]
+    groups: dict[str, list[float]] = {}
+    for episode in kept:
+        if episode["arm"] == "unhinted":
+            groups.setdefault(episode["environment"], []).append(episode["reward"])
+    assert len(groups) == 3
+    rewards = [reward for group in groups.values() for reward in group]
+    regrets = [e["payload"]["regret"] for e in driven.of("regret") if e["payload"]["environment"] != key]
+    values = driven.of("metrics")[0]["payload"]["values"]
+    assert values["win_rate/unhinted"] == values["reward/agent_mean"] == pytest.approx(sum(rewards) / len(rewards))
+    assert values["pool/environments"] == 3
+    assert values["group/frac_all_won"] == pytest.approx(sum(min(g) > 0 for g in groups.values()) / 3)
+    bands = sum(values[f"band/{name}"] * 3 for name in ("below_20", "20_40", "40_60", "60_80", "above_80"))
+    assert bands == pytest.approx(3)
+    assert sum(value for name, value in values.items() if name.startswith("stop/")) == len(kept)
+    assert (values["regret/n"], values["regret/mean"]) == (len(regrets), pytest.approx(sum(regrets) / len(regrets)))
 
 
 def test_a_released_environment_plays_again(tmp_path: Path) -> None:
