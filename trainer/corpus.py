@@ -159,7 +159,7 @@ def _jsonl_records(path: Path, skips: Skips) -> Iterator[_Record]:
                 skips.add("blank lines", place)
                 continue
             try:
-                value = json.loads(line.decode("utf-8"))
+                value = json.loads(line.decode("utf-8-sig"))
             except (ValueError, RecursionError):
                 skips.add("undecodable lines", place)
                 continue
@@ -170,8 +170,8 @@ def _from_mapping(value: object, fallback_id: str, place: str, skips: Skips) -> 
     if not isinstance(value, dict):
         skips.add("lines that are not objects", place)
         return
-    key = next((k for k in _TEXT_KEYS if value.get(k) not in (None, "")), None)
-    text = "" if key is None else _printable(str(value[key])).strip()
+    texts = (_printable(found).strip() for key in _TEXT_KEYS if isinstance(found := value.get(key), str))
+    text = next(filter(None, texts), "")
     if not text:
         skips.add("lines without text", place)
         return
@@ -189,10 +189,11 @@ def _text_records(path: Path, skips: Skips) -> Iterator[_Record]:
     except UnicodeDecodeError:
         skips.add("undecodable files", path.name)
         return
-    if not text:
+    if not text.strip("\ufeff"):
         skips.add("empty files", path.name)
         return
     digest = hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
+    text = text.removeprefix("\ufeff").lstrip()  # after the digest: ids are what they were
     stem, name = _printable(path.stem), _printable(path.name)
     yield _Record(f"{stem}-{digest}", _first_line(text).lstrip("# ") or stem, text, {"file": name})
 

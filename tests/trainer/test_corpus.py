@@ -29,21 +29,33 @@ def test_jsonl_prefers_orig_doc_keeps_metadata_and_counts_what_it_skips(tmp_path
         '{"text": "one two three four words"}',
         '{"other": 1}',
         '{"text": 5}',
+        '{"orig_doc": false, "text": {"k": 1}}',
+        '{"orig_doc": " \\n", "text": "from the second key"}',
+        '{"orig_doc": ["x"], "text": "also"}',
         "[1, 2]",
     ]
     path.write_bytes("\n".join(lines).encode() + b"\n\xff\xfe broken\n")
     corpus = corpus_of(path, max_words=2)
     texts = [d.text for d in corpus.documents]
     assert texts[0].startswith("A b\n") and "cut" in texts[0]
-    assert texts[1].startswith("one two\n") and texts[2] == "5"
+    assert texts[1].startswith("one two\n") and texts[2].startswith("from the\n") and texts[3:] == ["also"]
     assert corpus.documents[0].metadata == {"src": "web"}
     assert corpus.documents[1].words == 5
     assert corpus.skipped == {
         "blank lines": 1,
         "undecodable lines": 2,
-        "lines without text": 2,
+        "lines without text": 4,
         "lines that are not objects": 1,
     }
+
+
+def test_a_byte_order_mark_is_no_part_of_a_text(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(b'\xef\xbb\xbf{"text": "one"}\n{"text": "two"}\n')
+    (tmp_path / "b.md").write_bytes(b"\xef\xbb\xbf# Title\nbody")
+    (tmp_path / "c.txt").write_bytes(b"\xef\xbb\xbf\n")
+    corpus = corpus_of(tmp_path)
+    assert [(d.title, d.text) for d in corpus.documents] == [("one", "one"), ("two", "two"), ("Title", "# Title\nbody")]
+    assert corpus.skipped == {"empty files": 1}
 
 
 def test_draws_are_those_of_a_generator_seeded_with_42() -> None:
