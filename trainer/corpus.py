@@ -228,7 +228,7 @@ def _with_own_id(document: Document, shown: dict[str, bytes]) -> Document:
     """
     digest = hashlib.blake2b(f"{document.title}\0{document.text}".encode(), digest_size=8)
     if shown.setdefault(document.id, digest.digest()) != digest.digest():
-        document = replace(document, id=f"{document.id[:_MAX_ID_CHARS - 17]}-{digest.hexdigest()}")
+        document = replace(document, id=f"{document.id[: _MAX_ID_CHARS - 17]}-{digest.hexdigest()}")
         shown[document.id] = digest.digest()
     return document
 

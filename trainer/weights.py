@@ -96,7 +96,7 @@ def load_config(directory: Path) -> Any:
 
     try:
         return AutoConfig.from_pretrained(directory, local_files_only=True)
-    except Exception as error:  # noqa: BLE001 - a malformed file fails anywhere in the library
+    except Exception as error:  # a malformed file fails anywhere in the library
         if is_out_of_memory(error):
             raise
         raise UserError(f"{directory}/config.json does not describe a model this version can load: {error}") from error
@@ -111,7 +111,7 @@ def load_tokenizer(directory: Path) -> Any:
         raise UserError(f"{directory} has no tokenizer. Save it there with tokenizer.save_pretrained().")
     try:
         return AutoTokenizer.from_pretrained(directory, local_files_only=True)
-    except Exception as error:  # noqa: BLE001 - a malformed file fails anywhere in the library
+    except Exception as error:  # a malformed file fails anywhere in the library
         if is_out_of_memory(error):
             raise
         raise UserError(
@@ -129,7 +129,7 @@ def load_model(directory: Path, *, dtype: torch.dtype, device: str, attention: s
         model, report = library.AutoModelForCausalLM.from_pretrained(
             directory, local_files_only=True, dtype=dtype, attn_implementation=attention, output_loading_info=True
         )
-    except Exception as error:  # noqa: BLE001 - a malformed file fails anywhere in the library
+    except Exception as error:  # a malformed file fails anywhere in the library
         if is_out_of_memory(error):
             raise
         raise UserError(f"{directory} cannot be loaded as a causal language model: {error}") from error

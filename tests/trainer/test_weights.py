@@ -64,7 +64,9 @@ def test_damaged_parts_are_user_errors(tmp_path: Path) -> None:
         load_config(directory)
 
 
-@pytest.mark.parametrize("index", ["{}", "[]", "not json", '{"weight_map": 3}', '{"weight_map": {"w": 3}}', "[" * 100_000])
+@pytest.mark.parametrize(
+    "index", ["{}", "[]", "not json", '{"weight_map": 3}', '{"weight_map": {"w": 3}}', "[" * 100_000]
+)
 def test_an_index_that_is_none_is_a_user_error_that_names_it(tmp_path: Path, index: str) -> None:
     directory = save_tiny_model(tmp_path)
     (directory / "model.safetensors.index.json").write_text(index)

@@ -171,7 +171,9 @@ class NoMemoryEngines(FakeEngines):
     [
         MemoryError(),
         torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nSee the documentation"),
-        RuntimeError("[enforce fail at alloc_cpu.cpp:118] DefaultCPUAllocator: can't allocate memory: you tried 9 bytes"),
+        RuntimeError(
+            "[enforce fail at alloc_cpu.cpp:118] DefaultCPUAllocator: can't allocate memory: you tried 9 bytes"
+        ),
     ],
     ids=["python", "gpu", "cpu"],
 )
