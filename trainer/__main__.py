@@ -183,6 +183,8 @@ def _attempt(run: RunDirectory) -> int:
 def _validate(options: argparse.Namespace) -> int:
     config = read_settings(options.file)
     print(f"{options.file}: fine ({config.schedule.rollouts} rollouts, {config.schedule.environments} environments)")
+    for warning in config.warnings():
+        print(f"warning: {warning}")
     return 0
 
 

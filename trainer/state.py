@@ -48,7 +48,9 @@ class DesignSample:
     regret: float | None = None
     leaky: bool = False
     faulty: bool = False
-    temperature: float | None = None  # what it was sampled at, also when a fork goes on at another; None: an older checkpoint's
+    temperature: float | None = (
+        None  # what it was sampled at, also when a fork goes on at another; None: an older checkpoint's
+    )
 
     def design(self) -> Design:
         return Design(self.environment, self.skill, self.window, self.hinted_mean, self.regret, self.faulty, self.leaky)

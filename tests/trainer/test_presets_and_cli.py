@@ -110,6 +110,13 @@ def test_show_config_prints_a_file_that_validate_accepts(tmp_path: Path, capsys:
     assert "fine" in capsys.readouterr().out
 
 
+def test_validate_prints_what_is_hardly_meant(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = with_overrides(load_preset("demo"), {"schedule.environments": 2, "schedule.active_skills": 2})
+    (tmp_path / "config.json").write_text(config.model_dump_json())
+    assert main(["validate", str(tmp_path / "config.json")]) == 0
+    assert "warning: the designer learns nothing: with schedule.environments 2" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("content", "says"),
     [

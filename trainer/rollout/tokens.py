@@ -94,7 +94,7 @@ class ChatFormat:
                     marked, tokenize=False, add_generation_prompt=header, **self._options
                 )
             )
-        except (jinja2.TemplateError, ValueError, TypeError) as error:
+        except (jinja2.TemplateError, ValueError, TypeError, ArithmeticError, LookupError, AttributeError) as error:
             roles = ", ".join(message["role"] for message in messages)
             raise UserError(
                 f"{_name(self._tokenizer)}: the chat template refuses the roles ({roles}): {error}"

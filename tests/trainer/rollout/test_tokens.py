@@ -137,6 +137,7 @@ def test_a_tokenizer_without_chat_template_is_a_user_error() -> None:
         (CHATML.replace("message['content']", "message['content'][:3]"), "leaves out or changes"),
         (CHATML.replace("'<|im_start|>' +", "'<|im_start|>' + loop.index|string +"), "later turns differently"),
         ("{{ raise_exception('only documents') }}", "refuses the roles"),
+        ("{{ 1 / 0 }}", "refuses the roles"),
     ],
 )
 def test_a_template_that_cannot_be_continued_is_a_user_error(template: str, message: str) -> None:
