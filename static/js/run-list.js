@@ -8,6 +8,7 @@
   const waiting = new Map(); // run id -> time of its last fetch
   const unseen = new Set();
   let newest = 0;
+  let liveState = "connecting";
 
   function refresh(id) {
     const row = document.getElementById(`run-${id}`);
@@ -39,7 +40,14 @@
     }
   }
 
+  // Wake-ups are not repeated: what changed while the page was cut off is known only by looking at every row again.
+  function onState(word, detail) {
+    app.showLiveState(word, detail);
+    if (word === "live" && liveState !== "connecting") for (const row of document.querySelectorAll("[data-run]")) refresh(Number(row.dataset.run));
+    liveState = word;
+  }
+
   for (const row of document.querySelectorAll("[data-run]")) newest = Math.max(newest, Number(row.dataset.run));
   pill?.addEventListener("click", () => location.reload());
-  new app.LiveSocket({ path: "/ws/runs/", cursor: null, isQuiet: true, onEvents() {}, onMessage, onState: app.showLiveState });
+  new app.LiveSocket({ path: "/ws/runs/", cursor: null, isQuiet: true, onEvents() {}, onMessage, onState });
 })();

@@ -186,7 +186,7 @@
     if (message.type !== "status") return;
     const head = document.getElementById("run-head");
     if (head && head.dataset.status !== message.status) refreshHead(0);
-    if (typeof message.eta_s === "number") setEta(message.eta_s, app.now());
+    if (typeof message.eta_s === "number") setEta(message.eta_s, app.now() - 1000 * (message.eta_age_s ?? 0));
   }
 
   const title = document.querySelector("#progress [data-rollout]");

@@ -253,21 +253,37 @@
     refreshTimes(event.detail.elt instanceof Element ? event.detail.elt.parentElement || document : document);
     applyColumns();
   });
-  document.addEventListener("htmx:responseError", ({ detail: { xhr } }) => {
+  // A page that polls fails as often as it asks: a failure is said once, and no longer once that request succeeds.
+  const failures = new Map(); // request -> the line that says why it failed
+  const requestOf = (detail) => `${detail.requestConfig?.verb} ${detail.requestConfig?.path}`;
+  function failed(detail, text) {
+    const said = failures.get(requestOf(detail));
+    if (said?.isConnected && said.textContent === text) return;
+    said?.remove();
+    failures.set(requestOf(detail), say(text));
+  }
+  document.addEventListener("htmx:responseError", ({ detail }) => {
+    const { xhr } = detail;
     let reason = "";
     try { reason = JSON.parse(xhr.responseText).detail; } catch { /* no problem details: of a proxy, say */ }
-    say(`The server refused: ${reason || `${xhr.status} ${xhr.statusText}`}`);
+    failed(detail, `The server refused: ${reason || `${xhr.status} ${xhr.statusText}`}`);
   });
-  document.addEventListener("htmx:sendError", () => say("The server cannot be reached. Is it running?"));
+  document.addEventListener("htmx:sendError", ({ detail }) => failed(detail, "The server cannot be reached. Is it running?"));
+  document.addEventListener("htmx:afterRequest", ({ detail }) => {
+    if (!detail.successful) return;
+    failures.get(requestOf(detail))?.remove();
+    failures.delete(requestOf(detail));
+  });
 
   // A message at the top of the page, as Django's are: app.say("text", "error" | "success" | "warning").
   function say(text, tone) {
     const list = document.getElementById("messages");
-    if (!list) return;
+    if (!list) return null;
     const item = document.createElement("li");
     item.className = `message ${tone || "error"}`;
     item.textContent = text;
     list.append(item);
+    return item;
   }
   app.say = say;
 

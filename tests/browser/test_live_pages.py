@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from django.utils import timezone
 from playwright.sync_api import expect
 
 from tests.browser.processes import elsewhere
 from tests.browser.test_a_run import CHART, points, wait_for_points
 from webapp.core.templatetags.numbers import num
+from webapp.runs.models import Run
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True), pytest.mark.timeout(900)]
 
@@ -43,6 +46,21 @@ def test_charts_figures_and_stages_follow_the_log_without_a_reload(page: Any, sy
     expect(page.locator("#latest .row-link").first).to_have_attribute("href", f"{run.url}environments/r0004-s00/")
     assert page.evaluate("() => window.neverReloaded === true")
     assert page.locator(".overview-charts").bounding_box()["height"] == height  # nothing jumped
+
+
+def test_the_time_that_is_left_runs_down_between_two_rollouts(page: Any, synthetic: Callable[..., Any]) -> None:
+    run = synthetic()
+    run.begin(2)
+    measured_at = timezone.now() - timedelta(minutes=25)
+    Run.objects.filter(pk=run.run.pk).update(eta_s=3600.0, eta_at=measured_at)
+    page.goto(run.url)
+    page.wait_for_function(
+        "() => document.querySelector('[data-eta]').dataset.etaAt.endsWith('Z')"
+    )  # as the socket says
+    said_at = datetime.fromisoformat(page.locator("[data-eta]").get_attribute("data-eta-at"))
+    assert (
+        abs((said_at - measured_at).total_seconds()) < 300
+    )  # the clocks of page and server differ by the way it takes
 
 
 def test_every_chart_has_a_text_that_says_what_it_shows(page: Any, synthetic: Callable[..., Any]) -> None:
@@ -157,6 +175,28 @@ def test_what_is_zoomed_stays_zoomed_while_data_arrive(page: Any, synthetic: Cal
     page.wait_for_function("() => Spadework.charts.range('win-rate')[1] >= 13")
 
 
+def test_a_page_that_polls_says_once_that_it_fails_and_no_longer_when_it_works(
+    page: Any, synthetic: Callable[..., Any]
+) -> None:
+    page.expected_statuses = {503}
+    run = synthetic()
+    run.begin(2)
+    page.goto(f"{run.url}log/")
+    polls: list[Any] = []
+
+    def refuse(route: Any) -> None:
+        polls.append(route)
+        route.fulfill(status=503, body="")
+
+    page.route("**/log/*", refuse)
+    page.wait_for_function("() => document.querySelector('#messages .message')")
+    while len(polls) < 4:
+        page.wait_for_timeout(200)
+    expect(page.locator("#messages .message")).to_have_count(1)
+    page.unroute("**/log/*")
+    expect(page.locator("#messages .message")).to_have_count(0)
+
+
 def test_the_list_follows_a_run_and_announces_new_ones(page: Any, synthetic: Callable[..., Any]) -> None:
     from webapp.accounts.models import User
     from webapp.runs import services
@@ -175,6 +215,26 @@ def test_the_list_follows_a_run_and_announces_new_ones(page: Any, synthetic: Cal
     elsewhere(lambda: services.start_run(actor=actor, run_id=made.pk))
     expect(page.locator("#new-runs")).to_have_text("1 new")
     assert page.locator(f"#run-{made.pk}").count() == 0  # announced, not pushed in
+
+
+def test_the_list_looks_again_after_it_was_cut_off(page: Any, synthetic: Callable[..., Any]) -> None:
+    run = synthetic()
+    run.begin(2)
+    sockets: list[Any] = []
+
+    def through(socket: Any) -> None:
+        socket.connect_to_server()
+        sockets.append(socket)
+
+    page.route_web_socket("**/ws/runs/", through)
+    page.goto("/runs/")
+    row = page.locator(f"#run-{run.run.pk}")
+    wait_for_state(page, "live")
+    expect(row).to_contain_text("2/20")
+    Run.objects.filter(pk=run.run.pk).update(rollouts_done=3)  # the wake-up for it goes to nobody
+    sockets[0].close(code=1011)
+    expect(row).to_contain_text("3/20")
+    wait_for_state(page, "live")
 
 
 def test_the_form_marks_changes_and_undoes_them(page: Any) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.test import Client
+from django.utils import timezone
 
 from tests.runs.eventwriter import EventWriter
 from tests.runs.sockets import SocketClient
@@ -290,6 +292,15 @@ async def test_status_frames_say_how_the_run_is(run: Run, operator: Any, client_
         while (status := await next_status(live))["status"] == "starting":
             continue
         assert status["status"] == "stopping"
+
+
+async def test_a_status_frame_says_how_old_its_estimate_is(run: Run, client_of_operator: Client) -> None:
+    measured_at = timezone.now() - timedelta(minutes=25)
+    await Run.objects.filter(pk=run.pk).aupdate(eta_s=3600.0, eta_at=measured_at)
+    async with connected(f"/ws/runs/{run.pk}/", cookie_of(client_of_operator)) as live:
+        status = await next_status(live)
+    assert status["eta_s"] == 3600.0
+    assert 1500 <= status["eta_age_s"] <= (timezone.now() - measured_at).total_seconds()
 
 
 async def test_a_quiet_socket_outlives_the_redis_time_out(run: Run, client_of_operator: Client, operator: Any) -> None:

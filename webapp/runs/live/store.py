@@ -86,6 +86,7 @@ def status_text(run_id: int) -> str | None:
             "rollouts_done": run.rollouts_done,
             "total_rollouts": run.total_rollouts,
             "eta_s": run.eta_s,
+            "eta_age_s": _age_s(run.eta_at, now),  # it was measured so long ago, and has run down since
             "last_event_age_s": _age_s(run.last_event_at, now),
             "heartbeat_age_s": _age_s(run.heartbeat_at, now),
             "warnings": run.warnings,
