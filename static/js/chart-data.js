@@ -30,7 +30,7 @@
       this.every = every;
       this.start = null; // Unix seconds of the first report, once times were fetched
       this.store = new Map();
-      for (const key of this.keys()) this.store.set(key, { points: new Map(), times: new Map(), ghosts: [], marks: new Map(), counts: {}, total: 0 });
+      for (const key of this.keys()) this.store.set(key, { points: new Map(), times: new Map(), ghosts: [], marks: new Map(), counts: {}, total: 0, missing: 0, notPositive: 0 });
     }
 
     // Metric names to ask the server for.
@@ -62,6 +62,8 @@
           marks: new Map(one.marks || []),
           counts: { ...one.not_finite },
           total: one.total || 0,
+          missing: one.missing || 0,
+          notPositive: one.not_positive || 0,
         });
       }
     }
@@ -91,12 +93,20 @@
         const mark = notFinite?.[key];
         if (mark && !one.marks.has(rollout)) one.counts[mark] = (one.counts[mark] || 0) + 1;
         if (mark) one.marks.set(rollout, mark);
-        if (!one.points.has(rollout)) one.total += 1;
+        if (one.points.has(rollout)) this.count(one, one.points.get(rollout), -1);
+        this.count(one, values[key], 1);
         one.points.set(rollout, values[key]);
         if (this.start !== null && at) one.times.set(rollout, at - this.start);
         has = true;
       }
       return has;
+    }
+
+    // What the server counted before it thinned the line goes on with each point.
+    count(one, value, by) {
+      one.total += by;
+      if (value === null) one.missing += by;
+      else if (value <= 0) one.notPositive += by;
     }
 
     // Where a rollout stands on the axis; null when that is not known.
@@ -201,6 +211,11 @@
       return Math.max(0, ...this.spec.series.map((line) => this.of(line).points.size));
     }
 
+    // Rollouts of the longest line, those that were thinned away too.
+    reported() {
+      return Math.max(0, ...this.spec.series.map((line) => this.of(line).total));
+    }
+
     newest(line) {
       let best = null;
       for (const [rollout, value] of this.of(line).points) if (value !== null && (best === null || rollout > best)) best = rollout;
@@ -229,14 +244,31 @@
     summary(line) {
       const newest = this.newest(line);
       if (newest === null) return `${line.label}: not measured`;
-      let [least, most, count] = [Infinity, -Infinity, 0];
-      for (const value of this.of(line).points.values()) {
+      const one = this.of(line);
+      let [least, most] = [Infinity, -Infinity]; // of every stretch the server sends the lowest and the highest point
+      for (const value of one.points.values()) {
         if (value === null) continue;
         least = Math.min(least, value);
         most = Math.max(most, value);
-        count += 1;
       }
-      return `${line.label}: ${this.text(line, newest)} in rollout ${newest}, between ${num(least)} and ${num(most)} in ${count} rollouts`;
+      return `${line.label}: ${this.text(line, newest)} in rollout ${newest}, between ${num(least)} and ${num(most)} in ${one.total - one.missing} rollouts`;
+    }
+
+    // In how many of the rollouts that a value was due in there was none, and in how many it was due; thinned away or not.
+    unmeasured(line) {
+      const one = this.of(line);
+      const marked = Object.values(one.counts).reduce((sum, count) => sum + count, 0);
+      if (!line.sparse) return [one.missing - marked, one.total];
+      const every = line.every || this.every;
+      const rollouts = [...one.points.keys()];
+      if (one.points.size < one.total) {
+        // The first and the last are always there; between them one in `every` was due.
+        const [first, last] = [Math.min(...rollouts), Math.max(...rollouts)];
+        const due = Math.floor(last / every) - Math.ceil(first / every) + 1;
+        return [Math.max(0, due - marked - (one.total - one.missing)), due];
+      }
+      const due = rollouts.filter((rollout) => rollout % every === 0);
+      return [due.filter((rollout) => one.points.get(rollout) === null && !one.marks.has(rollout)).length, due.length];
     }
 
     note() {
@@ -245,20 +277,10 @@
       for (const line of this.shown()) {
         const who = isAlone ? "" : `${line.label}: `;
         const one = this.of(line);
-        const every = line.every || this.every;
-        let missing = 0;
-        let due = 0;
-        for (const [rollout, value] of one.points) {
-          if (line.sparse && rollout % every !== 0) continue;
-          due += 1;
-          if (value === null && !one.marks.has(rollout)) missing += 1;
-        }
-        for (const [what, count] of Object.entries(one.counts)) if (count) notes.push(`${who}${count} of ${Math.max(one.total, one.points.size)} ${WORDS[what]}`);
+        const [missing, due] = this.unmeasured(line);
+        for (const [what, count] of Object.entries(one.counts)) if (count) notes.push(`${who}${count} of ${one.total} ${WORDS[what]}`);
         if (missing && !line.bridge && !line.run && !line.quiet) notes.push(`${who}${missing} of ${due} not measured`);
-        if (options.log) {
-          const below = [...one.points.values()].filter((value) => typeof value === "number" && value <= 0).length;
-          if (below) notes.push(`${who}${below} not above 0 ▽`);
-        }
+        if (options.log && one.notPositive) notes.push(`${who}${one.notPositive} not above 0 ▽`);
       }
       if (this.shown().some((line) => this.of(line).ghosts.length)) notes.push("dotted: older attempt");
       return notes.join(" · ");

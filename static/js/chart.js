@@ -224,7 +224,7 @@
     showEmpty() {
       const empty = document.createElement("div");
       empty.className = "chart-empty";
-      const rollouts = this.model.rollouts();
+      const rollouts = this.model.reported();
       const marks = this.table.marks.length;
       if (!this.model.shown().length) empty.textContent = "every run is hidden";
       else if (marks) empty.textContent = `no value that can be drawn in ${rollouts} rollout${rollouts === 1 ? "" : "s"}`;

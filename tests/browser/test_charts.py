@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,35 @@ def test_what_is_no_number_is_marked_counted_and_told_apart(page: Any, synthetic
     run.go_on(6, 8)  # the live line goes on after them
     wait_for_points(page, 8)
     assert marks(page, "entropy") == ["nan", "inf", "-inf", "nan"]
+
+
+def test_what_was_thinned_away_is_counted_too(page: Any, synthetic: Callable[..., Any]) -> None:
+    run = synthetic()
+    run.begin(2)
+    MetricPoint.objects.filter(run=run.run, name__in=("loss/entropy", "regret/mean")).delete()
+    entropy = [("nan" if step % 8 == 0 else None, -0.5, 0.5, 0.5)[step % 4] for step in range(8000)]
+    regret = [(0.25, None, None, None)[step % 4] for step in range(8000)]  # due at every second rollout
+    MetricPoint.objects.bulk_create(
+        [
+            MetricPoint(
+                run=run.run, attempt=1, rollout=step, name=name, value=None if value == "nan" else value,
+                mark="nan" if value == "nan" else "",
+            )
+            for name, values in (("loss/entropy", entropy), ("regret/mean", regret))
+            for step, value in enumerate(values)
+        ]
+    )  # fmt: skip
+    page.goto(run.url)
+    note = page.locator(f"{ENTROPY} [data-note]")
+    expect(note).to_have_text("1000 of 8000 NaN × · 1000 of 8000 not measured")
+    expect(page.locator(f"{ENTROPY} [data-plot]")).to_have_attribute("aria-label", re.compile("in 6000 rollouts"))
+    regret_chart = page.locator('[data-chart="regret"]')
+    regret_chart.scroll_into_view_if_needed()
+    expect(regret_chart.locator("[data-note]")).to_have_text("2000 of 4000 not measured")
+    page.evaluate("() => Spadework.charts.add(8000, { 'loss/entropy': null }, {}, 0)")
+    expect(note).to_have_text("1000 of 8001 NaN × · 1001 of 8001 not measured")
+    page.goto(f"{run.url}charts/?metric=entropy&log=1")
+    expect(page.locator('[data-chart="loss/entropy"] [data-note]')).to_contain_text("2000 not above 0 ▽")
 
 
 def test_case_06_a_log_axis_marks_what_is_not_above_zero(page: Any, synthetic: Callable[..., Any]) -> None:

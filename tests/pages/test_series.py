@@ -46,7 +46,7 @@ def test_the_endpoint_gives_points_gaps_and_the_cursor(run: Any, viewer: Client)
     assert body["series"]["win_rate/hinted"]["y"][1] is None  # nothing due between two regenerations
     assert body["series"]["win_rate/hinted"]["missing"] == 2
     assert body["series"]["no/such"] == {
-        "x": [], "y": [], "total": 0, "missing": 0, "marks": [], "not_finite": {}, "ghosts": [],
+        "x": [], "y": [], "total": 0, "missing": 0, "not_positive": 0, "marks": [], "not_finite": {}, "ghosts": [],
     }  # fmt: skip
 
 

@@ -38,7 +38,8 @@ class Series:
     marks: list[tuple[int, str]] = field(default_factory=list)  # (rollout, "nan", "inf" or "-inf")
 
     def as_json(self, max_points: int, times: Times | None = None) -> dict[str, Any]:
-        """``x``, ``y``, ``total``, ``missing`` (gaps before thinning), ``marks`` [[x, what]], ``not_finite`` {what: count}, ``ghosts``.
+        """``x``, ``y``, ``marks`` [[x, what]], ``ghosts``; counts before thinning: ``total``, ``missing`` (gaps), ``not_positive``,
+        ``not_finite`` {what: count}.
 
         With ``times``, ``t`` (seconds, None where unknown) stands beside ``x`` in the line and in each ghost {attempt, x, y}.
         """
@@ -48,6 +49,7 @@ class Series:
             "y": [y for _, y in shown],
             "total": len(self.points),
             "missing": sum(1 for _, y in self.points if y is None),
+            "not_positive": sum(1 for _, y in self.points if y is not None and y <= 0),
             "marks": self.marks[:: max(1, len(self.marks) // MAX_MARKS)],
             "not_finite": dict(Counter(what for _, what in self.marks)),
             "ghosts": [],

@@ -97,5 +97,6 @@ def _as_json(line: list[Point], seconds: dict[int, float], max_points: int) -> d
     shown = thin(line, max_points)
     return {
         "x": [x for x, _ in shown], "y": [y for _, y in shown], "t": [seconds[x] for x, _ in shown], "total": len(line),
-        "missing": sum(y is None for _, y in line), "marks": [], "not_finite": {}, "ghosts": [],
+        "missing": sum(y is None for _, y in line), "not_positive": sum(y is not None and y <= 0 for _, y in line),
+        "marks": [], "not_finite": {}, "ghosts": [],
     }  # fmt: skip
