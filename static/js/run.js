@@ -8,7 +8,7 @@
   const Z_95 = 1.96;
   const TABLE_KINDS = new Set(["environment", "hint", "regret", "environment_state", "designer_reward", "warning", "ingest_warning", "command", "command_asked", "command_sent"]);
   const HEAD_KINDS = new Set(["status", "run_state", "run_started", "renamed", "tagged", "shelved", "checkpoint"]);
-  const state = { rollout: null, accepted: 0, rejected: 0, lastEvent: 0, fresh: {} };
+  const state = { rollout: null, accepted: 0, rejected: 0, countedTo: 0, lastEvent: 0, fresh: {} };
 
   // Fragments: at most one request a second for each, never two at once, and the newest state wins. A page nobody sees waits.
   function refresher(url, targetId) {
@@ -103,7 +103,7 @@
       setStage(item, event.p.state === "finished" ? "done" : "active", event.p.done, event.p.total);
     },
     candidate: (event) => {
-      if (event.r !== state.rollout) return;
+      if (event.r !== state.rollout || event.p.id <= state.countedTo) return;
       if (event.p.accepted) state.accepted += 1;
       else state.rejected += 1;
       const note = stage("gates")?.querySelector("[data-stage-note]");
@@ -192,7 +192,9 @@
   const title = document.querySelector("#progress [data-rollout]");
   if (title) {
     state.rollout = Number(title.textContent);
-    const counts = /(\d+) ok · (\d+) rejected/.exec(stage("gates")?.querySelector("[data-stage-note]")?.textContent || "");
+    const note = stage("gates")?.querySelector("[data-stage-note]");
+    const counts = /(\d+) ok · (\d+) rejected/.exec(note?.textContent || "");
+    state.countedTo = Number(note?.dataset.countedTo || 0); // read after the cursor: the socket tells of some of them again
     if (counts) [state.accepted, state.rejected] = [Number(counts[1]), Number(counts[2])];
   }
   for (const pill of document.querySelectorAll("[data-new-pill]")) pill.addEventListener("click", () => location.reload());

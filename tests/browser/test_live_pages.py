@@ -63,6 +63,35 @@ def test_the_time_that_is_left_runs_down_between_two_rollouts(page: Any, synthet
     )  # the clocks of page and server differ by the way it takes
 
 
+def test_a_candidate_that_the_page_counts_already_is_not_counted_again(
+    page: Any, synthetic: Callable[..., Any]
+) -> None:
+    run = synthetic()
+    run.begin(1)
+    run.run.refresh_from_db()
+    begun = run.run.events.get(kind="rollout_started").cursor
+    # The cursor the page would have if the candidates had come while it was made.
+    page.add_init_script(
+        f"""document.addEventListener('readystatechange', () => {{
+            const root = document.getElementById('run-live');
+            if (root && document.readyState === 'interactive') root.dataset.cursor = '{begun}';
+        }});
+        document.addEventListener('run:events', (event) => {{ window.heard = event.detail.at(-1).c; }});"""
+    )
+    page.goto(run.url)
+    page.wait_for_function(f"() => window.heard === {run.run.last_cursor}")
+    accepted = run.run.candidates.filter(accepted=True).count()
+    rejected = run.run.candidates.filter(accepted=False).count()
+    note = page.locator('[data-stage="gates"] [data-stage-note]')
+    assert accepted
+    expect(note).to_have_text(f"{accepted} ok · {rejected} rejected")
+
+    run.go_on(1, 3)  # rollout 2 writes a new set
+    judged = run.run.candidates.filter(rollout=2)
+    accepted, rejected = judged.filter(accepted=True).count(), judged.filter(accepted=False).count()
+    expect(note).to_have_text(f"{accepted} ok · {rejected} rejected")
+
+
 def test_every_chart_has_a_text_that_says_what_it_shows(page: Any, synthetic: Callable[..., Any]) -> None:
     run = synthetic()
     run.begin(4)

@@ -45,6 +45,27 @@ def test_a_row_shows_the_newest_measured_value_not_the_newest_row(run: Any, view
     assert f'<span class="hinted-text">{num(measured)}</span>' in html
 
 
+def test_a_row_shows_the_same_interval_of_regret_as_the_run_itself(run: Any, viewer: Client) -> None:
+    def shown(address: str, before: str) -> str:
+        html = viewer.get(address).content.decode()
+        return html[html.index(before) + len(before) :].partition("<")[0]
+
+    row, page = f"/runs/{run.pk}/row/", f"/runs/{run.pk}/"
+    points = run.metricpoints.filter(rollout=2)
+    points.filter(name="regret/mean").update(value=0.5)
+    points.filter(name="regret/standard_error").update(value=0.2)
+    cell, figure = (
+        '<td class="n" data-col="regret">',
+        'regret, 95 %</span>\n      <span class="value"><span data-value>',
+    )
+    assert (shown(row, cell), shown(page, figure)) == ("0.5 ± 0.4", "0.5 ± 0.4")
+    # An error that was measured with another regret is not this one's.
+    run.metricpoints.filter(rollout=0, name="regret/standard_error").update(value=0.2)
+    points.filter(name="regret/standard_error").update(value=None)
+    assert (shown(row, cell), shown(page, figure)) == ("0.500", "0.500")
+    assert viewer.get(f"/api/v1/runs/{run.pk}/").json()["figures"]["regret_error"] is None
+
+
 def test_a_run_that_measured_nothing_shows_dashes_not_zeros(viewer: Client) -> None:
     html = viewer.get(f"/runs/{new_run().pk}/row/").content.decode()
     assert '<span class="unhinted-text">–</span>' in html

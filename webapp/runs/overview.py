@@ -12,7 +12,7 @@ from trainer.events import PHASES
 from webapp.environments.models import Candidate, DesignerReward, Environment, RegretPoint
 from webapp.episodes.models import Episode
 from webapp.runs.models import Run
-from webapp.runs.selectors import newest_values
+from webapp.runs.selectors import Z_95, newest_values
 from webapp.runs.states import ACTIVE, Status
 
 #: Stages that exist only in a rollout that writes a new set.
@@ -37,6 +37,7 @@ class Stage:
     done: int | None = None
     total: int | None = None
     note: str = ""
+    counted_to: int = 0  # the newest candidate that the note counts; those after it come by the socket
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,17 +69,27 @@ def stages_of(*, run: Run) -> list[Stage]:
     phases: Mapping[str, Mapping[str, Any]] = run.phase.get("phases", {})
     has_regeneration = bool(run.phase.get("regeneration", True))
     is_over = run.status not in ACTIVE
-    judged = _judged(run)
+    accepted, rejected, newest = judged_counts(run=run)
+    judged = f"{accepted} ok · {rejected} rejected" if accepted or rejected else ""
     stages = []
     for name in PHASES:
         seen = phases.get(name)
-        note = judged if name == "gates" else ""
+        note, counted_to = (judged, newest) if name == "gates" else ("", 0)
         if not has_regeneration and name in _OF_REGENERATION:
             stages.append(Stage(name=name, state="skipped", note="kept set"))
         elif seen is None:
-            stages.append(Stage(name=name, state="todo"))
+            stages.append(Stage(name=name, state="todo", counted_to=counted_to))
         elif seen.get("state") == "finished":
-            stages.append(Stage(name=name, state="done", done=seen.get("done"), total=seen.get("total"), note=note))
+            stages.append(
+                Stage(
+                    name=name,
+                    state="done",
+                    done=seen.get("done"),
+                    total=seen.get("total"),
+                    note=note,
+                    counted_to=counted_to,
+                )
+            )
         else:
             broken = is_over and run.status in (Status.FAILED, Status.LOST)
             stages.append(
@@ -88,24 +99,23 @@ def stages_of(*, run: Run) -> list[Stage]:
                     done=seen.get("done"),
                     total=seen.get("total"),
                     note=note,
+                    counted_to=counted_to,
                 )
             )
     return stages
 
 
-def judged_counts(*, run: Run) -> tuple[int, int]:
-    """Accepted and rejected candidates of the rollout under way."""
+def judged_counts(*, run: Run) -> tuple[int, int, int]:
+    """Accepted and rejected candidates of the rollout under way, and the id of the newest of them, 0 without any.
+
+    One query: a page loads its run before, and by its socket hears again of candidates that came between.
+    """
     if run.rollout is None:
-        return 0, 0
+        return 0, 0, 0
     counts = Candidate.objects.filter(run=run, rollout=run.rollout, superseded=False).aggregate(
-        passed=Count("id", filter=Q(accepted=True)), rejected=Count("id", filter=Q(accepted=False))
+        passed=Count("id", filter=Q(accepted=True)), rejected=Count("id", filter=Q(accepted=False)), newest=Max("id")
     )
-    return counts["passed"], counts["rejected"]
-
-
-def _judged(run: Run) -> str:
-    accepted, rejected = judged_counts(run=run)
-    return f"{accepted} ok · {rejected} rejected" if accepted or rejected else ""
+    return counts["passed"], counts["rejected"], counts["newest"] or 0
 
 
 def figures_of(*, run: Run) -> list[Figure]:
@@ -126,7 +136,7 @@ def figures_of(*, run: Run) -> list[Figure]:
 
     regret, error = points.get("regret/mean"), points.get("regret/standard_error")
     belongs = regret is not None and error is not None and error.rollout == regret.rollout and error.value is not None
-    half = 1.96 * error.value if belongs and error is not None and error.value is not None else None
+    half = Z_95 * error.value if belongs and error is not None and error.value is not None else None
     return [
         figure("win_rate/unhinted", "unhinted win rate", arm="unhinted"),
         figure("win_rate/hinted", "hinted win rate", arm="hinted"),

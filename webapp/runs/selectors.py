@@ -11,6 +11,7 @@ from webapp.core.pagination import Page, keyset_page
 from webapp.runs.models import Attempt, Checkpoint, Command, Event, MetricPoint, Run
 
 PAGE_ROWS = 50
+Z_95 = 1.96  # half width of a 95 % interval in standard errors
 WARNING_KINDS = ("warning", "ingest_warning")
 
 

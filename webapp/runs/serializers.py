@@ -24,7 +24,9 @@ class RunSerializer(serializers.ModelSerializer[Run]):
 
     owner = serializers.CharField(source="owner.username", default=None, allow_null=True, read_only=True)
     parent = serializers.IntegerField(source="parent_id", allow_null=True, read_only=True)  # type: ignore[assignment]
-    figures = serializers.SerializerMethodField(help_text="Newest measured value of the list's columns; null before.")
+    figures = serializers.SerializerMethodField(
+        help_text="Newest measured value of the list's columns, null before; regret_error: the standard error of that regret."
+    )
 
     class Meta:
         model = Run
