@@ -48,7 +48,9 @@ class ModelConfig(Section):
 
 
 class ScheduleConfig(Section):
-    rollouts: int = setting(400, "Rollouts (policy updates) in the run.", unit="rollouts", ge=1)
+    rollouts: int = setting(
+        400, "Rollouts (policy updates) in the run.", unit="rollouts", ge=1, le=999_999
+    )  # six digits: names of checkpoints sort by them
     environments: int = setting(24, "Environments per regeneration.", ge=1, le=4096)
     plays: int = setting(
         16, "Unhinted episodes per environment and rollout (the group).", unit="episodes", ge=2, le=1024

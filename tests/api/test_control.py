@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -78,6 +79,28 @@ def test_a_dry_run_says_what_a_run_would_do_and_creates_nothing(operator: Client
     assert schedule["rollouts"] == 8
     assert body["unhinted"] == schedule["environments"] * schedule["plays"] * 8
     assert (body["obstacles"], Run.objects.count()) == ([], 0)
+
+
+def test_a_dry_run_refuses_what_creating_would_refuse(operator: Client, tmp_path: Path, settings: Any) -> None:
+    from webapp.runs.models import Run
+
+    settings.SPADEWORK_CORPORA_ROOT = str(tmp_path / "corpora")
+    body = {"preset": "demo", "overrides": {"corpus.source": str(tmp_path / "elsewhere.txt")}}
+    for path in (RUNS, f"{RUNS}dry-run/"):
+        answer = post(operator, path, body)
+        assert (answer.status_code, answer.json()["code"]) == (422, "invalid-settings")
+        (problem,) = answer.json()["problems"]
+        assert (problem["path"], "is outside" in problem["message"]) == ("corpus.source", True)
+    assert not Run.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("path", "value"), [("schedule.rollouts", 10**12), ("schedule.rollouts", 10**6), ("seed", 2**63)]
+)
+def test_a_number_that_no_run_can_hold_is_refused(path: str, value: int, operator: Client) -> None:
+    for address in (RUNS, f"{RUNS}dry-run/"):
+        answer = post(operator, address, {"preset": "demo", "overrides": {path: value}})
+        assert (answer.status_code, [one["path"] for one in answer.json()["problems"]]) == (422, [path])
 
 
 def test_a_clone_keeps_the_settings_and_a_fork_needs_a_checkpoint_on_the_disk(run: Any, operator: Client) -> None:

@@ -80,6 +80,35 @@ def test_sizes_come_from_the_newest_run_of_the_same_model(ingested: Callable[...
     assert estimate_of(config=other).basis is None
 
 
+@pytest.mark.parametrize(
+    ("rollouts", "every", "last", "multiples", "best", "kept"),
+    [
+        (20, 10, 2, 1, 0, 2),  # 10 and 20 are all there ever are
+        (300, 10, 3, 3, 0, 12),  # 280, 290, 300, and 30, 60 … 270
+        (100, 7, 1, 10, 0, 2),  # 100, and 70
+        (100, 1, 3, 10, 0, 12),  # 98, 99, 100, and 10, 20 … 90
+        (100, 7, 2, 0, 0, 2),  # 98 and 100
+        (100, 1, 3, 10, 2, 14),
+        (5, 2, 2, 0, 4, 3),  # 2, 4 and 5: no more than are saved
+        (4, 10, 3, 0, 1, 1),
+    ],
+)
+@pytest.mark.django_db
+def test_the_checkpoints_of_an_estimate_are_those_the_trainer_keeps(
+    rollouts: int, every: int, last: int, multiples: int, best: int, kept: int
+) -> None:
+    from webapp.runs.configuration import read_config
+    from webapp.runs.estimate import estimate_of
+
+    settings = {"every": every, "keep_last": last, "keep_every": multiples, "keep_best": best}
+    overrides = {"schedule.rollouts": rollouts} | {f"checkpoint.{name}": value for name, value in settings.items()}
+    assert estimate_of(config=read_config(preset="demo", overrides=overrides)).checkpoints == kept
+    # The same, counted as the trainer prunes (Checkpoints._prune); the best are at most among the others.
+    saved = [number for number in range(1, rollouts + 1) if number % every == 0 or number == rollouts]
+    left = {*saved[-last:], *(number for number in saved if multiples and number % multiples == 0)}
+    assert min(len(saved), len(left) + best) == kept
+
+
 def test_a_clone_shows_how_it_differs_from_its_source_before_it_starts(run: Any, operator: Client) -> None:
     plain = operator.get(f"/runs/new/?clone={run.pk}")
     assert plain.context["form"].changes == []

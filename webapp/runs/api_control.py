@@ -17,7 +17,7 @@ from webapp.runs import services, services_queue
 from webapp.runs.api import RunsReading, detail
 from webapp.runs.checkpoint_files import resolve_name
 from webapp.runs.configuration import apply_overrides, parse_config, read_config, why_not_startable
-from webapp.runs.errors import ActRefused
+from webapp.runs.errors import ActRefused, InvalidConfig
 from webapp.runs.estimate import estimate_of
 from webapp.runs.models import Run
 from webapp.runs.retention import with_checkpoint_defaults
@@ -33,6 +33,7 @@ from webapp.runs.serializers import (
     RunDetailSerializer,
 )
 from webapp.runs.services_fork import fork_run, why_not_forkable
+from webapp.runs.suggestions import refused
 from webapp.runs.views import ACTS
 
 #: Acts that take a reason.
@@ -91,6 +92,8 @@ class DryRun(ApiView):
         """Validate settings as a start would, and estimate what a run of them does and takes; nothing is created."""
         values = sent(request, PlannedRunSerializer)
         config, parent = _planned(values)
+        if problems := refused(config.model_dump(mode="json"), parent.config if parent else None):
+            raise InvalidConfig(problems)
         obstacles = [why_not_startable(config)]
         if parent is not None and "checkpoint" in values:
             name = resolve_name(run=parent, name=values["checkpoint"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from dataclasses import dataclass
+from math import gcd
 from pathlib import Path
 
 from trainer.config import RunConfig
@@ -46,13 +47,9 @@ class Estimate:
 
 def estimate_of(*, config: RunConfig) -> Estimate:
     """The estimate for a run of these settings."""
-    schedule, kept = config.schedule, config.checkpoint
+    schedule = config.schedule
     sets = -(-schedule.rollouts // schedule.regenerate_every)
-    checkpoints = min(
-        kept.keep_last + kept.keep_best, -(-schedule.rollouts // kept.every)
-    )  # at most: the best may be the newest
-    if kept.keep_every:
-        checkpoints += max(0, schedule.rollouts // kept.keep_every - 1)
+    checkpoints = _kept(config)
     basis, checkpoint_bytes, log_bytes = _sizes(config)
     unhinted = schedule.environments * schedule.plays * schedule.rollouts
     hinted = schedule.environments * schedule.hinted_plays * sets
@@ -62,6 +59,15 @@ def estimate_of(*, config: RunConfig) -> Estimate:
         log_bytes=None if log_bytes is None else round(log_bytes * (unhinted + hinted)),
         free_bytes=_free(), basis=basis,
     )  # fmt: skip
+
+
+def _kept(config: RunConfig) -> int:
+    """How many checkpoints are there at the end, at most: the best may be among the newest, or those of keep_every."""
+    kept = config.checkpoint
+    saved = -(-config.schedule.rollouts // kept.every)  # every so many rollouts, and after the last one
+    older = max(0, saved - kept.keep_last)
+    every = older // (kept.keep_every // gcd(kept.every, kept.keep_every)) if kept.keep_every else 0
+    return min(saved, kept.keep_last + every + kept.keep_best)
 
 
 def _sizes(config: RunConfig) -> tuple[Run | None, int | None, float | None]:
