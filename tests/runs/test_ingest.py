@@ -319,6 +319,27 @@ def test_a_resume_supersedes_what_lies_beyond_its_checkpoint(run: Run, ingester:
     assert (run.rollout, run.rollouts_done, run.attempt) == (1, 2, 2)
 
 
+def test_a_resume_leaves_no_value_of_the_abandoned_line_among_the_newest(run: Run, ingester: Ingester) -> None:
+    first = EventWriter(Path(run.directory), attempt=1)
+    first.start()
+    for rollout, values in enumerate(({"a": 0.1, "b": 1.0}, {"a": 0.2, "b": None}, {"a": 0.3}, {"a": 0.4, "c": 4.0})):
+        first.open_rollout(rollout)
+        first.close_rollout(**values)
+    ingester.drain()
+    run.refresh_from_db()
+    assert (run.latest["a"], run.latest["c"]) == (0.4, 4.0)
+    second = EventWriter(Path(run.directory), attempt=2)
+    second.start(start_rollout=2)
+    ingester.drain()
+    run.refresh_from_db()
+    assert run.latest == {"a": 0.2, "b": None}
+    second.open_rollout(2)
+    second.close_rollout(b=2.0)
+    ingester.drain()
+    run.refresh_from_db()
+    assert run.latest == {"a": 0.2, "b": 2.0}
+
+
 def test_an_earlier_attempt_read_late_does_not_move_the_run(run: Run, ingester: Ingester) -> None:
     Run.objects.filter(pk=run.pk).update(attempt=2)
     first = EventWriter(Path(run.directory), attempt=1)

@@ -20,7 +20,7 @@ from webapp.environments import recording as environments
 from webapp.episodes import recording as episodes
 from webapp.runs import journal
 from webapp.runs.eventlog import Line
-from webapp.runs.models import Checkpoint, Command, MetricPoint
+from webapp.runs.models import Checkpoint, Command, MetricPoint, Run
 from webapp.runs.recording import Handler, Recording, compact
 from webapp.runs.states import Status
 from webapp.runs.supersede import supersede_older_attempts
@@ -51,9 +51,17 @@ def record_run_started(recording: Recording, line: Line, payload: RunStarted) ->
         run.rollout = payload.start_rollout
         run.rollouts_done = payload.start_rollout
         run.phase = {}
+        run.latest = _newest_reported(run)
         run.eta_s = None
         run.started_at = run.started_at or line.at
     return compact(payload)
+
+
+def _newest_reported(run: Run) -> dict[str, float | None]:
+    """What every metric was last reported as on the line that holds; a resume leaves later values behind."""
+    points = MetricPoint.objects.filter(run=run, superseded=False)
+    newest = points.order_by("name", "-attempt", "-id").distinct("name")
+    return dict(newest.values_list("name", "value"))
 
 
 def record_run_state(recording: Recording, line: Line, payload: RunStateChanged) -> dict[str, Any]:
