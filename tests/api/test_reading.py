@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 pytestmark = pytest.mark.django_db
 
@@ -48,6 +50,50 @@ def test_rollouts_hold_every_metric_of_the_line_that_holds(ingested: Callable[..
     for row in rows:
         points = MetricPoint.objects.filter(run=run, rollout=row["rollout"], superseded=False)
         assert row["metrics"] == dict(points.values_list("name", "value"))
+
+
+def test_a_page_of_rollouts_reads_its_own_points_and_not_the_runs(ingested: Callable[..., Any]) -> None:
+    from webapp.core.pagination import encode_cursor
+    from webapp.runs.models import MetricPoint
+    from webapp.runs.series import rollouts_of
+
+    run = ingested(rollouts=2)
+    MetricPoint.objects.bulk_create(
+        MetricPoint(run=run, attempt=1, rollout=rollout, name=name, value=0.5)
+        for rollout in range(100, 2100)
+        for name in "abcdefghij"
+    )
+    with connection.cursor() as sql:
+        sql.execute("ANALYZE runs_metricpoint")
+    with CaptureQueriesContext(connection) as asked:
+        _, rows = rollouts_of(run=run, cursor=encode_cursor([1099]), size=20)
+    assert [row["rollout"] for row in rows] == list(range(1100, 1120))
+    assert all(len(row["metrics"]) == 10 for row in rows)
+    assert sum(points_read(query["sql"]) for query in asked if "runs_metricpoint" in query["sql"]) < 1000  # of 20,000
+
+
+def points_read(query: str) -> float:
+    """How many rows the query takes from its tables and indexes, those it then drops too."""
+
+    def read(node: dict[str, Any]) -> float:
+        below = sum(read(one) for one in node.get("Plans", ()))
+        if "Relation Name" not in node:
+            return below
+        return below + node["Actual Loops"] * (node["Actual Rows"] + node.get("Rows Removed by Filter", 0))
+
+    with connection.cursor() as sql:
+        sql.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {query}")
+        return read(sql.fetchone()[0][0]["Plan"])
+
+
+@pytest.mark.parametrize("values", [[1.5], ["x"], [True], [None], [1, 2]])
+def test_a_damaged_cursor_of_rollouts_is_a_clear_refusal(values: list[Any], run: Any, viewer: Client) -> None:
+    from webapp.core.pagination import encode_cursor
+
+    answer = viewer.get(f"/api/v1/runs/{run.pk}/rollouts/", {"cursor": encode_cursor(values)})
+    assert answer.status_code == 400
+    beyond = viewer.get(f"/api/v1/runs/{run.pk}/rollouts/", {"cursor": encode_cursor([10**20])})
+    assert (beyond.status_code, beyond.json()["results"]) == (200, [])
 
 
 def test_series_keep_the_tail_a_resume_left(ingested: Callable[..., Any], viewer: Client) -> None:

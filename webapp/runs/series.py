@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.core.exceptions import BadRequest
 from django.db import connection, transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
-from webapp.core.pagination import Page, keyset_page
+from webapp.core.pagination import MAX_PAGE_ROWS, Page, decode_cursor, keyset_page
 from webapp.runs.models import Attempt, Event, MetricPoint, Run
 
 Point = tuple[int, float | None]
@@ -180,15 +181,39 @@ def metric_names(*, run: Run) -> list[str]:
 def rollouts_of(*, run: Run, cursor: str, size: int) -> tuple[Page[MetricPoint], list[dict[str, Any]]]:
     """Rollouts of the line that holds, first to last, each with all its metrics. Raises BadRequest for a damaged cursor."""
     points = MetricPoint.objects.filter(run=run, superseded=False, rollout__isnull=False)
-    first = points.order_by("rollout", "id").distinct("rollout").values("id")
-    page = keyset_page(MetricPoint.objects.filter(pk__in=first), order=("rollout",), cursor=cursor, size=size)
+    heads = _heads(points, run=run, after=_rollout_in(cursor), limit=min(size, MAX_PAGE_ROWS) + 1)
+    page = keyset_page(MetricPoint.objects.filter(pk__in=heads), order=("rollout",), cursor=cursor, size=size)
     rows: dict[int | None, dict[str, Any]] = {
         point.rollout: {"rollout": point.rollout, "attempt": point.attempt, "metrics": {}, "not_finite": {}}
         for point in page.rows
     }
-    for point in points.filter(rollout__in=list(rows)).order_by("name"):
+    attempts = {point.attempt for point in page.rows}
+    for point in points.filter(attempt__in=attempts, rollout__in=list(rows)).order_by("name"):
         row = rows[point.rollout]
         row["metrics"][point.name] = point.value
         if point.mark:
             row["not_finite"][point.name] = point.mark
     return page, list(rows.values())
+
+
+def _heads(points: QuerySet[MetricPoint], *, run: Run, after: int | None, limit: int) -> list[int]:
+    """Of each of the rollouts after that one the first point, ``limit`` of every attempt.
+
+    Attempt by attempt the index that keeps points unique serves them in order, so a page reads its own points and not the whole run's.
+    """
+    if after is not None:
+        points = points.filter(rollout__gt=after)
+    heads: dict[int | None, int] = {}
+    for attempt in range(run.attempt + 1):
+        firsts = points.filter(attempt=attempt).order_by("rollout", "name").distinct("rollout")
+        for rollout, head in firsts.values_list("rollout", "pk")[:limit]:
+            heads.setdefault(rollout, head)
+    return list(heads.values())
+
+
+def _rollout_in(cursor: str) -> int | None:
+    """The rollout that a page starts after, None on the first. Raises BadRequest for a damaged cursor."""
+    value = decode_cursor(cursor, length=1)[0] if cursor else None
+    if cursor and (not isinstance(value, int) or isinstance(value, bool)):
+        raise BadRequest("This page address is damaged. Open the list again without it.")
+    return value
