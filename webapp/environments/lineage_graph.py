@@ -141,7 +141,7 @@ def _judged(graph: Graph, life: Life, before: Sequence[str]) -> str:
     elif point.regret is None:
         said, why = "none", "no hint" if point.state == "no_hint" else plain(point.state)
     else:
-        said, why = str(interval(point.regret, point.standard_error)), "hinted − unhinted"
+        said, why = str(interval(point.regret, point.standard_error)), "hinted − unhinted, ± standard error"
     regret = graph.add(
         Node(id="regret", kind="regret", title=said, detail=why, url=reverse("runs:regret", args=[run_id])), *arms
     )
