@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trainer.assignments import assignments
+from trainer.errors import UserError
 from trainer.experiments.arms import ARMS, SEEDS, Plan, arm_named
 
 PAGE = Path("docs/experiments.md")
@@ -33,6 +34,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS), help="only these seeds (0 1 2)")
     run.add_argument("--results", type=Path, default=plan.results, help="where results are kept")
     run.add_argument("--work", type=Path, default=plan.work, help="where runs go on; removed when a result is stored")
+    run.add_argument("--set", action="append", default=[], metavar="a.b=VALUE", help="change one setting of every arm")
     run.add_argument("--model", type=Path, metavar="MODEL_DIR", help="another start model than the built-in one")
     run.add_argument("--keep-runs", action="store_true", help="keep the run directories")
     run.set_defaults(command=_run)
@@ -67,10 +69,18 @@ def _parser() -> argparse.ArgumentParser:
 def _run(options: argparse.Namespace) -> int:
     from trainer.experiments.runner import Comparison, stored_sets
 
-    plan = Plan(results=options.results, work=options.work, keep_runs=options.keep_runs, model=options.model)
+    if options.set and options.results == Plan().results:
+        raise UserError("--set makes other runs than those that are reported: say with --results where theirs go")
+    plan = Plan(
+        results=options.results,
+        work=options.work,
+        overrides=assignments(options.set),
+        keep_runs=options.keep_runs,
+        model=options.model,
+    )
     comparison = Comparison(plan, stored_sets(), say=lambda text: print(text, flush=True))
     comparison.run([arm_named(name) for name in options.arms], options.seeds)
-    return _report(options.results)
+    return 0 if options.set else _report(options.results)
 
 
 def _explore(options: argparse.Namespace) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
+from trainer.__main__ import main
 from trainer.engines import open_engines
 from trainer.errors import InfrastructureError, UserError
 from trainer.eventlog import EventLog, read_events
@@ -73,6 +74,11 @@ def test_an_experiment_is_trained_evaluated_stored_and_not_done_twice(tmp_path: 
     )
     assert comparison(tmp_path, said).run([arm_named(SPADE)], [5]) == []
     assert said[-1] == "spade, seed 5: there already"
+
+
+def test_runs_with_other_settings_do_not_go_among_those_that_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["experiments", "run", "--set", "schedule.rollouts=60"]) == 2
+    assert "say with --results where theirs go" in capsys.readouterr().err
 
 
 def test_another_start_model_plays_on_its_own_pool_and_where_it_lies_changes_no_fingerprint(tmp_path: Path) -> None:
