@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.experiments.arms import ARMS, LONG_SPADE, SPADE, arm_named
+from trainer.experiments.arms import ARMS, LONG_SPADE, SPADE, Arm
 from trainer.experiments.intervals import Interval, interval, t95
 from trainer.experiments.results import UNTOUCHED, Exploration, Result, Untouched, read_result, read_untouched
 from trainer.experiments.sets import SET_NAMES, load_set
@@ -99,12 +99,14 @@ def report(
     parts = [_HEAD.format(plays=plays, **sizes)]
     if not models:
         parts.append("No result is stored yet.\n")
-    for model in models:
-        parts.append(_of_model(model, charts(model) if model.results else ()))
+    for place, model in enumerate(models):
+        shown = [arm for arm in ARMS if place == 0 or model.of(arm.name)]
+        parts.append(_of_model(model, shown, charts(model) if model.results else ()))
     return "\n".join([*parts, *_explorations(explorations), notes.strip() + "\n"])
 
 
-def _of_model(model: ModelResults, charts: Sequence[str]) -> str:
+def _of_model(model: ModelResults, arms: Sequence[Arm], charts: Sequence[str]) -> str:
+    """One section. The model with most results lists all arms, so that what is missing is seen; others those that were run."""
     untouched = model.untouched
     size = f", {untouched.parameters / 1e6:.2f} million parameters" if untouched.parameters else ""
     lines = [
@@ -116,7 +118,18 @@ def _of_model(model: ModelResults, charts: Sequence[str]) -> str:
     ]
     if not model.results:
         return "\n".join([*lines, "No run is stored for this model.", ""])
-    lines += [*_main_table(model), "", *_quality_table(model), "", "### Targets", "", *_targets(model), ""]
+    if missing := [arm.title for arm in ARMS if arm not in arms]:
+        lines += [f"Not run from this model: {', '.join(missing)}.", ""]
+    lines += [
+        *_main_table(model, arms),
+        "",
+        *_quality_table(model, arms),
+        "",
+        "### Targets",
+        "",
+        *_targets(model, arms),
+        "",
+    ]
     lines += [line for path in charts for line in (f"![{Path(path).stem}]({path})", "")]
     train = sum(r.train_seconds for r in model.results)
     lines += [
@@ -153,12 +166,12 @@ def _explorations(explorations: Sequence[Exploration]) -> list[str]:
     return [*rows, ""]
 
 
-def _main_table(model: ModelResults) -> list[str]:
+def _main_table(model: ModelResults, arms: Sequence[Arm]) -> list[str]:
     rows = [
         "| arm | seeds | unhinted episodes | held-out | gain | over fixed pool | probe | gain |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for arm in ARMS:
+    for arm in arms:
         mine = model.of(arm.name)
         cells = [arm.title, str(len(mine)), _range([float(r.episodes_unhinted) for r in mine])]
         for which in ("heldout", "probe"):
@@ -170,7 +183,7 @@ def _main_table(model: ModelResults) -> list[str]:
     return rows
 
 
-def _quality_table(model: ModelResults) -> list[str]:
+def _quality_table(model: ModelResults, arms: Sequence[Arm]) -> list[str]:
     columns = (
         ("win rate, own environments", "win_rate/unhinted"), ("regret", "regret/mean"), ("learnable share", "band/learnable_share"),
         ("gates passed", "gates/pass_rate"), ("Vendi/n", DIVERSITY),
@@ -181,16 +194,16 @@ def _quality_table(model: ModelResults) -> list[str]:
         "| arm | " + " | ".join(title for title, _ in columns) + " |",
         "|---|" + "---|" * len(columns),
     ]
-    for arm in ARMS:
+    for arm in arms:
         mine = model.of(arm.name)
         cells = [f"{_number(_ends(mine, name)[0])} → {_number(_ends(mine, name)[1])}" for _, name in columns]
         rows.append(f"| {arm.title} | " + " | ".join(cells) + " |")
     return rows
 
 
-def _targets(model: ModelResults) -> list[str]:
+def _targets(model: ModelResults, arms: Sequence[Arm]) -> list[str]:
     rows = []
-    for arm in (arm_named(SPADE), arm_named(LONG_SPADE)):
+    for arm in (arm for arm in arms if arm.name in (SPADE, LONG_SPADE)):
         mine = model.of(arm.name)
         rows += [
             (f"{arm.title} beats the untouched model on the held-out set", gains(mine, "heldout"), 15.0),

@@ -68,6 +68,15 @@ def row(text: str, title: str, number: int = 0) -> list[str]:
     return [cell.strip() for cell in lines[number].strip("|").split("|")]
 
 
+def test_only_the_model_with_most_results_lists_what_was_not_run() -> None:
+    few = [result("spade", 0, 0.4, model="bbb")]
+    models = [ModelResults(untouched(), (*SPADE, *POOL)), ModelResults(untouched("bbb"), tuple(few))]
+    first, second = report(models, notes="", plays=8, charts=lambda _: ()).split("## Model `bbb`")
+    assert "| no memory | 0 | –" in first and "Not run from" not in first and "SPADE, 100 rollouts beats" in first
+    assert "no memory |" not in second and "100 rollouts beats" not in second
+    assert "Not run from this model: fixed pool, no memory, no corpus," in second and "| SPADE | 1 |" in second
+
+
 def test_a_section_says_how_large_its_model_is_where_that_is_known() -> None:
     sized = untouched().model_copy(update={"parameters": 1_886_592})
     assert "## Model `aaa`, 1.89 million parameters\n" in report(
